@@ -408,7 +408,7 @@ static void infer(struct inspection *inspection, const char *path)
         inspection->refusal = ul_arena_copy_string(&compile->keep, diag.text);
         return;
     }
-    const struct ul_block *block = &compile->graph.blocks[0];
+    const struct ul_block *block = ul_graph_only_root(&compile->graph);
     struct ul_type *types = UL_NEW_ARRAY(&compile->keep, struct ul_type, block->output_count);
     for (uint32_t i = 0; i < block->output_count; i++)
         types[i] = compile->graph.values[block->outputs[i]].type;

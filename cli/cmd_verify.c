@@ -145,7 +145,7 @@ static enum ul_dtype node_least(const struct ul_graph *graph, const struct ul_no
 static void find_leasts(struct verification *verification, const struct ul_graph *graph)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     enum ul_dtype *of_value = UL_NEW_ARRAY(arena, enum ul_dtype, graph->value_count + 1);
     enum ul_dtype of_all = UL_F32;
     for (uint32_t i = 0; i < graph->node_count; i++)
@@ -178,7 +178,7 @@ static struct ul_cli_edge edge_of(const struct ul_graph *graph, ul_value_id id)
 /* Which inputs and outputs of the program are integers behind the model's floats. */
 static void find_edges(struct verification *verification, const struct ul_graph *graph)
 {
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     verification->edges = UL_NEW_ARRAY(&verification->outer->compile.keep, struct ul_cli_edge,
                                        (uint64_t)root->output_count + 1);
     for (uint32_t i = 0; i < verification->input_count; i++) {
@@ -203,7 +203,7 @@ static void add_port(struct ul_arena *arena, struct ports *ports, const struct u
 /* The program's outputs: the model's, and behind them what it overwrites. */
 static void list_outputs(struct verification *verification, const struct ul_compile *compile)
 {
-    const struct ul_block *root = &compile->graph.blocks[0];
+    const struct ul_block *root = ul_graph_only_root(&compile->graph);
     const struct ul_onnx_model *model = &compile->model;
     verification->outputs.count = 0;
     for (uint32_t i = 0; i < root->output_count; i++) {

@@ -224,7 +224,7 @@ static void offer_quantize(struct advice *advice)
 static void offer_outputs(struct advice *advice)
 {
     const struct ul_compile *compile = advice->compile;
-    const struct ul_block *root = &compile->graph.blocks[0];
+    const struct ul_block *root = ul_graph_only_root(&compile->graph);
     const struct ul_plan *plan = &compile->plan;
     uint32_t offered = 0;
     if (advice->asked->train || root->output_count < 2 || advice->asked->outputs.count > 0 ||

@@ -215,16 +215,25 @@ static bool is_within(const struct ul_compile *compile)
     return budget == 0 || ul_plan_bounded_bytes(&beside, &compile->plan) <= budget;
 }
 
+/* Counts the nodes of all roots, without those of nested blocks. */
+static uint32_t count_nodes(const struct ul_graph *graph)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        count += graph->blocks[r].node_count;
+    return count;
+}
+
 /* Builds the program without pass once. `differs`: it is another, else nothing is built. */
 static enum ul_status build_without_once(struct ul_compile *compile, bool *differs)
 {
-    uint32_t before = compile->graph.blocks[0].node_count;
+    const uint32_t before = count_nodes(&compile->graph);
     struct ul_program_options options = compile->program->options;
     struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
     ul_texts_add(&compile->keep, &compile->options.no_passes, "once");
     UL_TRY(ul_compile_lay_out(compile, &compile->keep, graph, &compile->options.row_major,
                               &compile->diag));
-    *differs = graph->blocks[0].node_count != before;
+    *differs = count_nodes(graph) != before;
     if (!*differs)
         return UL_OK;
     compile->graph = *graph;

@@ -149,7 +149,7 @@ static void keep_sqrt(struct points *p)
 
 static void find_ways(struct points *p)
 {
-    const struct ul_block *block = &p->graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(p->graph);
     for (uint32_t v = 0; v < p->graph->value_count; v++) {
         p->is_fed[v] = p->graph->values[v].kind == UL_VALUE_INPUT;
         p->is_learned[v] = (p->graph->values[v].flags & UL_VALUE_TRAINED) != 0;
@@ -261,7 +261,7 @@ static void keep_made(struct points *p, uint32_t place)
 
 static enum ul_status keep_blocks(struct points *p)
 {
-    const struct ul_block *block = &p->graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(p->graph);
     bool *ends = UL_NEW_ARRAY(p->arena, bool, p->forward_count);
     uint32_t *places = UL_NEW_ARRAY(p->arena, uint32_t, p->forward_count), count = 0, begin = 0;
     uint32_t *kinds = UL_NEW_ARRAY(p->arena, uint32_t, p->forward_count);
@@ -348,7 +348,7 @@ static void keep_needed(struct points *p, uint32_t place)
 
 static void keep_products(struct points *p)
 {
-    const struct ul_block *block = &p->graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(p->graph);
     for (uint32_t i = 0; i < p->forward_count; i++)
         if (is_heavy(p, i))
             keep_needed(p, i);

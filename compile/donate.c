@@ -63,7 +63,7 @@ static void put_different(struct ul_text *text, const struct ul_graph *graph,
 static enum ul_status match(struct ul_compile *compile)
 {
     struct ul_graph *graph = &compile->graph, copy;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     struct ul_text different;
     const char *first = NULL;
     uint32_t count = 0;
@@ -76,7 +76,7 @@ static enum ul_status match(struct ul_compile *compile)
         if (!inferred && !infer_copy(compile, &copy))
             return UL_OK;
         inferred = true;
-        const struct ul_type *type = &copy.values[copy.blocks[0].outputs[i]].type;
+        const struct ul_type *type = &copy.values[ul_graph_only_root(&copy)->outputs[i]].type;
         if (!ul_type_equal(type, &graph->values[input].type)) {
             put_different(&different, graph, &compile->keep, output, type, input);
             continue;

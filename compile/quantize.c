@@ -127,7 +127,7 @@ static enum ul_status save_observed(struct quantizer *quantizer, const char *pat
 {
     struct ul_graph graph;
     ul_graph_copy(&graph, &quantizer->compile->keep, &quantizer->source.graph);
-    graph.blocks[0].output_count = 0;
+    ul_graph_only_root(&graph)->output_count = 0;
     *any = false;
     for (uint32_t v = 0; v < graph.value_count; v++) {
         if (!is_observed(quantizer, v))
@@ -251,7 +251,7 @@ static enum ul_status run_sample(struct quantizer *quantizer, uint64_t sample)
         return UL_OK;
     argv[argc++] = quantizer->program;
     for (uint32_t i = 0; i < quantizer->data.input_count; i++) {
-        const char *name = graph->values[graph->blocks[0].inputs[i]].name;
+        const char *name = graph->values[ul_graph_only_root(graph)->inputs[i]].name;
         const char *file = inside(quantizer, ul_arena_printf(arena, "input_%u.npy", (unsigned)i));
         struct ul_arena scratch;
         ul_arena_init(&scratch);
@@ -274,7 +274,7 @@ static enum ul_status run_sample(struct quantizer *quantizer, uint64_t sample)
 static enum ul_status count_inputs(struct quantizer *quantizer)
 {
     const struct ul_graph *graph = &quantizer->source.graph;
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     for (uint32_t i = 0; i < root->input_count; i++) {
         if (quantizer->choice.values[root->inputs[i]])
             UL_TRY(count(quantizer, root->inputs[i], quantizer->data.tensors[i], 0));

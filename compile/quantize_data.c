@@ -8,7 +8,7 @@
 
 static ul_value_id find_input(const struct ul_graph *graph, const char *name, uint32_t *position)
 {
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     for (uint32_t i = 0; i < root->input_count; i++) {
         if (strcmp(graph->values[root->inputs[i]].name, name) == 0) {
             *position = i;
@@ -97,7 +97,7 @@ enum ul_status ul_quantize_read(struct ul_arena *arena, const struct ul_graph *g
                                 const struct ul_file *file, const char *path,
                                 struct ul_quantize_data *data, struct ul_diag *diag)
 {
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     const struct ul_npz_entry *entries = NULL;
     uint32_t count = 0;
     *data = (struct ul_quantize_data){.input_count = root->input_count};
@@ -130,7 +130,7 @@ enum ul_status ul_quantize_write(struct ul_arena *arena, const struct ul_graph *
                                  uint64_t sample, const char *path, struct ul_diag *diag)
 {
     enum { PREFIX_BYTES = 10, ALIGN_BYTES = 64 };
-    const struct ul_type *type = &graph->values[graph->blocks[0].inputs[input]].type;
+    const struct ul_type *type = &graph->values[ul_graph_only_root(graph)->inputs[input]].type;
     uint64_t element_count = ul_type_elements(type), size_bytes = ul_type_bytes(type);
     struct ul_text text;
     ul_text_init(&text, arena);

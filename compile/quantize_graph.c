@@ -158,7 +158,7 @@ static bool reads_integers(const struct chooser *chooser, const struct ul_node *
 static bool feeds_integers(const struct chooser *chooser, ul_node_id id)
 {
     const struct ul_graph *graph = chooser->graph;
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     for (uint32_t k = 0; k < graph->nodes[id].output_count; k++) {
         ul_value_id value = graph->nodes[id].outputs[k];
         if (value != UL_NONE && ul_graph_is_output(graph, value))
@@ -180,7 +180,7 @@ static bool feeds_integers(const struct chooser *chooser, ul_node_id id)
 static void choose_nodes(struct chooser *chooser)
 {
     const struct ul_graph *graph = chooser->graph;
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     for (uint32_t i = 0; i < root->node_count; i++) {
         ul_node_id id = root->nodes[i];
         chooser->kinds[id] = kind_of(graph, &graph->nodes[id]);
@@ -216,7 +216,7 @@ static bool finishes(const struct ul_graph *graph, const struct ul_node *node, e
 static void choose_values(struct chooser *chooser)
 {
     const struct ul_graph *graph = chooser->graph;
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     bool *values = chooser->choice->values;
     for (uint32_t i = 0; i < root->node_count; i++) {
         ul_node_id id = root->nodes[i];
@@ -260,7 +260,7 @@ static void join(ul_value_id *groups, ul_value_id a, ul_value_id b)
 static void choose_groups(struct chooser *chooser)
 {
     const struct ul_graph *graph = chooser->graph;
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     ul_value_id *groups = chooser->choice->groups;
     for (uint32_t v = 0; v < graph->value_count; v++)
         groups[v] = v;

@@ -44,7 +44,7 @@ static ul_node_id add_node(struct inserter *inserter, uint32_t at, enum ul_op op
 
 static uint32_t position_behind(const struct ul_graph *graph, ul_value_id value)
 {
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     if (graph->values[value].kind != UL_VALUE_NODE)
         return 0;
     for (uint32_t i = 0; i < root->node_count; i++) {
@@ -61,7 +61,7 @@ static void redirect(struct inserter *inserter, ul_value_id value, ul_value_id w
                      uint32_t known_count)
 {
     struct ul_graph *graph = inserter->graph;
-    struct ul_block *root = &graph->blocks[0];
+    struct ul_block *root = ul_graph_only_root(graph);
     const struct ul_value *source = &graph->values[value];
     bool all = source->kind == UL_VALUE_NODE && inserter->choice->nodes[source->producer];
     for (uint32_t n = 0; n < known_count; n++) {

@@ -63,24 +63,9 @@ static struct ul_split_facts *kernel_facts(struct ul_compile *compile)
     return facts;
 }
 
-/* Per node of the main block: when its step runs, from 1 on; of what has no step, when the last of
- * its inputs is there, and then behind it. Twice the position, so that there is room between. */
-static uint32_t *ranks_of(struct ul_variants *variants, const struct ul_graph *graph)
+/* Ranks what has no step: views, behind the last of their inputs. */
+static void rank_others(const struct ul_graph *graph, const struct ul_block *block, uint32_t *ranks)
 {
-    struct ul_compile *compile = variants->compile;
-    const struct ul_plan *plan = &variants->items[0].plan;
-    const struct ul_block *block = &graph->blocks[0];
-    uint32_t *ranks = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
-    uint32_t *places = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
-    for (uint32_t n = 0; n < block->node_count; n++)
-        places[block->nodes[n]] = n;
-    for (uint32_t p = plan->position_count; p-- > 0;) {
-        uint32_t at = places[compile->program->steps[plan->positions[p].step].node];
-        uint32_t group = graph->nodes[block->nodes[at]].group;
-        ranks[block->nodes[at]] = 2 * p + 2;
-        while (group != UL_NONE && at > 0 && graph->nodes[block->nodes[at - 1]].group == group)
-            ranks[block->nodes[--at]] = 2 * p + 2;
-    }
     for (uint32_t n = 0; n < block->node_count; n++) {
         const struct ul_node *node = &graph->nodes[block->nodes[n]];
         if (ranks[block->nodes[n]] != 0)
@@ -94,22 +79,38 @@ static uint32_t *ranks_of(struct ul_variants *variants, const struct ul_graph *g
                 ranks[block->nodes[n]] = made;
         }
     }
+}
+
+/* Per node of the roots: when its step runs, from 1 on; of what has no step, when the last of
+ * its inputs is there, and then behind it. Twice the position, so that there is room between. */
+static uint32_t *ranks_of(struct ul_variants *variants, const struct ul_graph *graph)
+{
+    struct ul_compile *compile = variants->compile;
+    const struct ul_plan *plan = &variants->items[0].plan;
+    uint32_t *ranks = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
+    uint32_t *places = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        for (uint32_t n = 0; n < graph->blocks[r].node_count; n++)
+            places[graph->blocks[r].nodes[n]] = n;
+    for (uint32_t p = plan->position_count; p-- > 0;) {
+        ul_node_id node = compile->program->steps[plan->positions[p].step].node;
+        const struct ul_block *block = &graph->blocks[graph->nodes[node].parent];
+        uint32_t at = places[node];
+        uint32_t group = graph->nodes[block->nodes[at]].group;
+        ranks[block->nodes[at]] = 2 * p + 2;
+        while (group != UL_NONE && at > 0 && graph->nodes[block->nodes[at - 1]].group == group)
+            ranks[block->nodes[--at]] = 2 * p + 2;
+    }
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        rank_others(graph, &graph->blocks[r], ranks);
     return ranks;
 }
 
-/* The graph in the order of the plan: what the live sums are that splits have to lower. */
-static struct ul_graph *planned_graph(struct ul_variants *variants)
+static void sort_nodes(struct ul_arena *arena, struct ul_block *block, const uint32_t *ranks,
+                       uint32_t rank_count)
 {
-    struct ul_compile *compile = variants->compile;
-    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
-    ul_graph_copy(graph, &compile->keep, &compile->graph);
-    if (graph->block_count > 1)
-        return graph; /* steps of loops and branches stay where they are */
-    struct ul_block *block = &graph->blocks[0];
-    uint32_t rank_count = 2 * variants->items[0].plan.position_count + 2;
-    const uint32_t *ranks = ranks_of(variants, graph);
-    uint32_t *begins = UL_NEW_ARRAY(&compile->keep, uint32_t, (uint64_t)rank_count + 1);
-    ul_node_id *nodes = UL_NEW_ARRAY(&compile->keep, ul_node_id, block->node_count);
+    uint32_t *begins = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)rank_count + 1);
+    ul_node_id *nodes = UL_NEW_ARRAY(arena, ul_node_id, block->node_count);
     for (uint32_t n = 0; n < block->node_count; n++)
         begins[ranks[block->nodes[n]] + 1]++;
     for (uint32_t r = 0; r < rank_count; r++)
@@ -118,6 +119,20 @@ static struct ul_graph *planned_graph(struct ul_variants *variants)
         nodes[begins[ranks[block->nodes[n]]]++] = block->nodes[n];
     for (uint32_t n = 0; n < block->node_count; n++)
         block->nodes[n] = nodes[n];
+}
+
+/* The graph in the order of the plan: what the live sums are that splits have to lower. */
+static struct ul_graph *planned_graph(struct ul_variants *variants)
+{
+    struct ul_compile *compile = variants->compile;
+    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
+    ul_graph_copy(graph, &compile->keep, &compile->graph);
+    if (graph->block_count > graph->root_count)
+        return graph; /* steps of loops and branches stay where they are */
+    const uint32_t *ranks = ranks_of(variants, graph);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        sort_nodes(&compile->keep, &graph->blocks[r], ranks,
+                   2 * variants->items[0].plan.position_count + 2);
     return graph;
 }
 

@@ -87,7 +87,7 @@ static void name_value(struct save *save, struct ul_names *taken, ul_value_id va
 /* The model's own inputs and outputs come first: their names are a contract. */
 static void name_values(struct save *save)
 {
-    const struct ul_block *root = &save->graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(save->graph);
     struct ul_names taken;
     ul_names_init(&taken, save->arena);
     save->names = UL_NEW_ARRAY(save->arena, const char *, save->graph->value_count);
@@ -255,7 +255,7 @@ static void put_port(struct save *save, uint32_t field, ul_value_id value)
 static enum ul_status put_graph(struct save *save)
 {
     const struct ul_graph *graph = save->graph;
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     struct ul_text name;
     for (uint32_t i = 0; i < root->node_count; i++)
         UL_TRY(put_node(save, root->nodes[i]));

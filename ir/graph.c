@@ -10,8 +10,30 @@ void ul_graph_init(struct ul_graph *graph, struct ul_arena *arena, const char *n
     memset(graph, 0, sizeof *graph);
     graph->arena = arena;
     graph->name = ul_arena_copy_string(arena, name);
-    ul_block_id main_block = ul_graph_add_block(graph, UL_NONE);
-    UL_ASSERT(main_block == 0);
+    ul_block_id root = ul_graph_add_block(graph, UL_NONE);
+    UL_ASSERT(root == 0);
+    graph->blocks[root].name = "";
+    graph->root_count = 1;
+}
+
+bool ul_graph_is_root(const struct ul_graph *graph, ul_block_id block)
+{
+    UL_ASSERT(block < graph->block_count);
+    return block < graph->root_count;
+}
+
+struct ul_block *ul_graph_only_root(const struct ul_graph *graph)
+{
+    UL_ASSERT(graph->root_count == 1);
+    return &graph->blocks[0];
+}
+
+ul_block_id ul_graph_root_of(const struct ul_graph *graph, ul_node_id node)
+{
+    ul_block_id block = graph->nodes[node].parent;
+    while (!ul_graph_is_root(graph, block))
+        block = graph->nodes[graph->blocks[block].owner].parent;
+    return block;
 }
 
 static void *copy_list(struct ul_arena *arena, const void *from, uint32_t count, size_t size_bytes)
@@ -271,10 +293,12 @@ uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *are
 
 bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value)
 {
-    const struct ul_block *block = &graph->blocks[0];
-    for (uint32_t i = 0; i < block->output_count; i++) {
-        if (block->outputs[i] == value)
-            return true;
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        const struct ul_block *root = &graph->blocks[r];
+        for (uint32_t i = 0; i < root->output_count; i++) {
+            if (root->outputs[i] == value)
+                return true;
+        }
     }
     return false;
 }
@@ -302,7 +326,7 @@ static ul_value_id find_named(const struct ul_graph *graph, const ul_value_id *v
 enum ul_status ul_graph_donate(struct ul_graph *graph, const char *output, const char *input,
                                struct ul_diag *diag)
 {
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     ul_value_id out = find_named(graph, block->outputs, block->output_count, output);
     ul_value_id in = find_named(graph, block->inputs, block->input_count, input);
     if (in == UL_NONE)

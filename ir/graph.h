@@ -140,7 +140,8 @@ struct ul_node {
 };
 
 struct ul_block {
-    ul_node_id owner; /* UL_NONE for the main block */
+    const char *name; /* of a root; NULL for any other block */
+    ul_node_id owner; /* UL_NONE for a root */
     uint32_t node_count, node_capacity;
     ul_node_id *nodes; /* in execution order */
     uint32_t input_count, input_capacity;
@@ -157,7 +158,10 @@ struct ul_graph {
     uint32_t node_count, node_capacity;
     struct ul_node *nodes;
     uint32_t block_count, block_capacity;
-    struct ul_block *blocks; /* 0 is the main block; its inputs and outputs are the model's */
+    struct ul_block *blocks;
+    /* The first blocks are the roots: what can be run by itself, each with inputs and outputs of
+     * its own. Weights and state belong to the graph, so that roots share them. */
+    uint32_t root_count;
     bool rounds_products; /* the target has no fused multiply-add: a product is rounded before it is
                              added */
     bool check_text;      /* texts of what is made of it must survive a round trip: for tests */
@@ -165,9 +169,23 @@ struct ul_graph {
 
 /* graph.c: building and editing. */
 
+/* A graph of one empty root. */
 void ul_graph_init(struct ul_graph *graph, struct ul_arena *arena, const char *name);
 /* The same graph with lists of its own; names, attributes and tensors are shared. */
 void ul_graph_copy(struct ul_graph *graph, struct ul_arena *arena, const struct ul_graph *from);
+/* join.c: the roots of all these graphs in one, which borrows their names, attributes and tensors.
+ * Root i, from a graph of one root, is called names[i]; so begin the names of its nodes and values,
+ * "NAME/...", but for weights: constants of equal bytes become one. */
+void ul_graph_join(struct ul_graph *graph, struct ul_arena *arena,
+                   const struct ul_graph *const *from, const char *const *names, uint32_t count);
+/* The name that a value of a root has in its own model. */
+const char *ul_root_plain_name(const struct ul_graph *graph, ul_block_id root, const char *name);
+/* Whether a block is a root. */
+bool ul_graph_is_root(const struct ul_graph *graph, ul_block_id block);
+/* The root of a graph that has only one. */
+struct ul_block *ul_graph_only_root(const struct ul_graph *graph);
+/* The root that a node stands in, however deep. */
+ul_block_id ul_graph_root_of(const struct ul_graph *graph, ul_node_id node);
 ul_value_id ul_graph_add_value(struct ul_graph *graph, const char *name, enum ul_value_kind kind,
                                const struct ul_type *type);
 ul_value_id ul_graph_add_weight(struct ul_graph *graph, const char *name,

@@ -160,7 +160,8 @@ const char *ul_node_remedy(const struct ul_graph *graph, ul_node_id node, uint32
                            struct ul_arena *arena)
 {
     const struct ul_node *info = &graph->nodes[node];
-    bool is_made = graph->values[info->inputs[input]].kind == UL_VALUE_NODE && info->parent == 0;
+    bool is_made = graph->values[info->inputs[input]].kind == UL_VALUE_NODE &&
+                   ul_graph_is_root(graph, info->parent);
     bool is_first = true;
     struct origin origin = {.graph = graph, .loop = UL_NONE};
     struct ul_text text;

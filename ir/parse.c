@@ -435,7 +435,7 @@ static enum ul_status parse_block_head(struct parse *parse, ul_node_id owner, ul
     UL_TRY(ul_scan_u32(&parse->scan, parse->id_limit, out));
     while (graph->block_count <= *out)
         ul_graph_add_block(graph, UL_NONE);
-    if (*out == 0 || graph->blocks[*out].owner != UL_NONE)
+    if (ul_graph_is_root(graph, *out) || graph->blocks[*out].owner != UL_NONE)
         return ul_scan_fail(&parse->scan, "a block id that is not yet taken before this");
     struct ul_node *node = &graph->nodes[owner];
     ul_block_id *blocks = UL_NEW_ARRAY(graph->arena, ul_block_id, (uint64_t)node->block_count + 1);
@@ -476,7 +476,8 @@ static enum ul_status parse_weight(struct parse *parse)
 /* Lines at `indent` up to and including the block's return. */
 static enum ul_status parse_block(struct parse *parse, ul_block_id block, uint32_t indent)
 {
-    const char *argument = block == 0 ? "input" : "argument";
+    bool is_root = ul_graph_is_root(parse->graph, block);
+    const char *argument = is_root ? "input" : "argument";
     if (indent > 4 * UL_LIMIT_NESTING)
         return ul_scan_fail(&parse->scan, "less nesting");
     for (;;) {
@@ -486,8 +487,7 @@ static enum ul_status parse_block(struct parse *parse, ul_block_id block, uint32
             return parse_return(parse, block);
         if (ul_scan_accept_word(&parse->scan, argument)) {
             ul_value_id value;
-            UL_TRY(
-                parse_definition(parse, block == 0 ? UL_VALUE_INPUT : UL_VALUE_ARGUMENT, &value));
+            UL_TRY(parse_definition(parse, is_root ? UL_VALUE_INPUT : UL_VALUE_ARGUMENT, &value));
             ul_block_add_input(parse->graph, block, value);
             UL_TRY(ul_scan_end_line(&parse->scan));
             continue;
@@ -506,12 +506,31 @@ static enum ul_status parse_block(struct parse *parse, ul_block_id block, uint32
     }
 }
 
+/* roots "prefill", "decode": a block each. */
+static enum ul_status parse_roots(struct parse *parse)
+{
+    struct ul_graph *graph = parse->graph;
+    if (!ul_scan_accept_word(&parse->scan, "roots"))
+        return UL_OK;
+    UL_TRY(ul_scan_string(&parse->scan, &graph->blocks[0].name));
+    while (ul_scan_accept(&parse->scan, ",")) {
+        const char *name;
+        UL_TRY(ul_scan_string(&parse->scan, &name));
+        ul_block_id root = ul_graph_add_block(graph, UL_NONE);
+        graph->blocks[root].name = name;
+        graph->root_count++;
+    }
+    return ul_scan_end_line(&parse->scan);
+}
+
 static enum ul_status parse_graph(struct parse *parse)
 {
     UL_TRY(ul_scan_expect(&parse->scan, "graph"));
     UL_TRY(ul_scan_string(&parse->scan, &parse->graph->name));
     UL_TRY(ul_scan_end_line(&parse->scan));
-    UL_TRY(parse_block(parse, 0, 0));
+    UL_TRY(parse_roots(parse));
+    for (uint32_t r = 0; r < parse->graph->root_count; r++)
+        UL_TRY(parse_block(parse, r, 0));
     if (*parse->scan.at != '\0')
         return ul_scan_fail(&parse->scan, "the end of the text");
     return ul_graph_verify(parse->graph, parse->scan.diag);

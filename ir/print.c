@@ -256,7 +256,7 @@ static void put_block(struct print *print, ul_block_id id, uint32_t depth)
     const struct ul_block *block = &print->graph->blocks[id];
     for (uint32_t i = 0; i < block->input_count; i++) {
         put_indent(print, depth);
-        ul_text_put(print->text, id == 0 ? "input " : "argument ");
+        ul_text_put(print->text, ul_graph_is_root(print->graph, id) ? "input " : "argument ");
         put_definition(print, block->inputs[i]);
         ul_text_put(print->text, "\n");
     }
@@ -284,13 +284,28 @@ static void put_block(struct print *print, ul_block_id id, uint32_t depth)
     ul_text_put(print->text, "\n");
 }
 
+/* The names of several roots; that of one alone says nothing. */
+static void put_roots(struct print *print)
+{
+    const struct ul_graph *graph = print->graph;
+    if (graph->root_count == 1)
+        return;
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        ul_text_put(print->text, r == 0 ? "roots " : ", ");
+        put_quoted(print->text, graph->blocks[r].name);
+    }
+    ul_text_put(print->text, "\n");
+}
+
 void ul_graph_print(struct ul_text *text, const struct ul_graph *graph)
 {
     struct print print = {.text = text, .graph = graph};
     ul_text_put(text, "graph ");
     put_quoted(text, graph->name);
     ul_text_put(text, "\n");
-    put_block(&print, 0, 0);
+    put_roots(&print);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        put_block(&print, r, 0);
 }
 
 struct pool {
@@ -329,7 +344,8 @@ const struct ul_tensor *const *ul_text_pool(const struct ul_graph *graph, struct
         if (graph->values[v].kind == UL_VALUE_WEIGHT)
             pool_add(&pool, graph->values[v].tensor);
     }
-    pool_add_block(&pool, graph, 0);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        pool_add_block(&pool, graph, r);
     *count = pool.count;
     return pool.tensors;
 }

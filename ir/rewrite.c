@@ -39,16 +39,16 @@ bool ul_rewrite_forward(struct ul_rewrite *rewrite, ul_value_id value, ul_value_
     /* An output of the model keeps its name: the other takes it over, if it has none to lose. */
     struct ul_value *fresh = &graph->values[with];
     if (fresh->kind != UL_VALUE_NODE || ul_graph_is_output(graph, with) ||
-        graph->nodes[fresh->producer].parent != 0 || old->donor != UL_NONE || old->flags != 0 ||
-        (fresh->declared != UL_DTYPE_NONE && fresh->declared != old->declared))
+        !ul_graph_is_root(graph, graph->nodes[fresh->producer].parent) || old->donor != UL_NONE ||
+        old->flags != 0 || (fresh->declared != UL_DTYPE_NONE && fresh->declared != old->declared))
         return false;
     fresh->name = old->name;
     fresh->declared = old->declared;
     ul_rewrite_replace(rewrite, value, with);
     /* At once, so that the next to ask sees that it is an output now. */
-    struct ul_block *block = &graph->blocks[0];
-    for (uint32_t i = 0; i < block->output_count; i++)
-        block->outputs[i] = block->outputs[i] == value ? with : block->outputs[i];
+    struct ul_block *root = &graph->blocks[graph->nodes[fresh->producer].parent];
+    for (uint32_t i = 0; i < root->output_count; i++)
+        root->outputs[i] = root->outputs[i] == value ? with : root->outputs[i];
     return true;
 }
 

@@ -11,6 +11,7 @@ struct verify {
     struct ul_diag *diag;
     struct ul_arena scratch;
     bool *defined;      /* per value: it is in scope */
+    bool *made;         /* per value: it was in scope of some block */
     bool *node_seen;    /* per node: stands in a block that was walked */
     bool *group_closed; /* per group (they are below node_count): its run has ended */
     ul_value_id *scope; /* values defined so far and still in scope */
@@ -35,7 +36,7 @@ static enum ul_status define(struct verify *verify, ul_value_id id)
 {
     if (verify->defined[id])
         return fail_value(verify, id, "is defined twice");
-    verify->defined[id] = true;
+    verify->defined[id] = verify->made[id] = true;
     verify->scope[verify->scope_count++] = id;
     return UL_OK;
 }
@@ -101,7 +102,8 @@ static enum ul_status define_outputs(struct verify *verify, ul_node_id id)
 static enum ul_status define_arguments(struct verify *verify, ul_block_id id)
 {
     const struct ul_block *block = &verify->graph->blocks[id];
-    enum ul_value_kind kind = id == 0 ? UL_VALUE_INPUT : UL_VALUE_ARGUMENT;
+    bool is_root = ul_graph_is_root(verify->graph, id);
+    enum ul_value_kind kind = is_root ? UL_VALUE_INPUT : UL_VALUE_ARGUMENT;
     for (uint32_t i = 0; i < block->input_count; i++) {
         ul_value_id input = block->inputs[i];
         if (!is_value(verify, input))
@@ -109,7 +111,7 @@ static enum ul_status define_arguments(struct verify *verify, ul_block_id id)
                                (unsigned)id, (unsigned)i);
         const struct ul_value *value = &verify->graph->values[input];
         if (value->kind != kind || value->producer != block->owner ||
-            (id != 0 && value->producer_output != i))
+            (!is_root && value->producer_output != i))
             return fail_value(verify, input, "is no proper argument of its block");
         UL_TRY(define(verify, input));
     }
@@ -153,7 +155,8 @@ static enum ul_status check_block(struct verify *verify, ul_block_id id, uint32_
         UL_TRY(check_group(verify, node_id, &open_group));
         const struct ul_node *node = &verify->graph->nodes[node_id];
         for (uint32_t b = 0; b < node->block_count; b++) {
-            if (node->blocks[b] == 0 || node->blocks[b] >= verify->graph->block_count ||
+            if (ul_graph_is_root(verify->graph, node->blocks[b]) ||
+                node->blocks[b] >= verify->graph->block_count ||
                 verify->graph->blocks[node->blocks[b]].owner != node_id)
                 return fail_node(verify, node_id, "does not own its block", b);
             UL_TRY(check_block(verify, node->blocks[b], depth + 1));
@@ -168,7 +171,7 @@ static enum ul_status check_block(struct verify *verify, ul_block_id id, uint32_
                                "output %u of block %u is not defined in it", (unsigned)i,
                                (unsigned)id);
     }
-    while (id != 0 && verify->scope_count > scope_begin)
+    while (verify->scope_count > scope_begin)
         verify->defined[verify->scope[--verify->scope_count]] = false;
     return UL_OK;
 }
@@ -234,18 +237,35 @@ static enum ul_status check_value(struct verify *verify, ul_value_id id)
     return check_view(verify, id);
 }
 
+/* The first blocks, and no others, are nobody's. Two roots have two names, which begin no other. */
+static enum ul_status check_roots(const struct verify *verify)
+{
+    const struct ul_graph *graph = verify->graph;
+    if (graph->root_count == 0 || graph->root_count > graph->block_count)
+        return ul_diag_set(verify->diag, UL_INVALID, "the graph has no root");
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        const struct ul_block *root = &graph->blocks[r];
+        if (root->owner != UL_NONE || root->name == NULL)
+            return ul_diag_set(verify->diag, UL_INVALID, "block %u is no root", (unsigned)r);
+        for (uint32_t other = 0; other < r; other++)
+            if (strcmp(root->name, graph->blocks[other].name) == 0)
+                return ul_diag_set(verify->diag, UL_INVALID, "two roots have one name");
+    }
+    return UL_OK;
+}
+
 static enum ul_status check_all(struct verify *verify)
 {
     const struct ul_graph *graph = verify->graph;
-    if (graph->block_count == 0 || graph->blocks[0].owner != UL_NONE)
-        return ul_diag_set(verify->diag, UL_INVALID, "the graph has no main block");
+    UL_TRY(check_roots(verify));
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].kind != UL_VALUE_DEAD)
             UL_TRY(check_value(verify, v));
         if (graph->values[v].kind == UL_VALUE_WEIGHT)
             verify->defined[v] = true;
     }
-    UL_TRY(check_block(verify, 0, 0));
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        UL_TRY(check_block(verify, r, 0));
     for (uint32_t n = 0; n < graph->node_count; n++) {
         if (graph->nodes[n].op != UL_OP_NONE && !verify->node_seen[n])
             return fail_node(verify, n, "is missing from its block", graph->nodes[n].parent);
@@ -256,7 +276,7 @@ static enum ul_status check_all(struct verify *verify)
                       (value->producer >= graph->node_count ||
                        value->producer_output >= graph->nodes[value->producer].output_count ||
                        graph->nodes[value->producer].outputs[value->producer_output] != v);
-        if (orphan || (value->kind == UL_VALUE_INPUT && !verify->defined[v]))
+        if (orphan || (value->kind == UL_VALUE_INPUT && !verify->made[v]))
             return fail_value(verify, v, "has no producer");
     }
     return UL_OK;
@@ -267,6 +287,7 @@ enum ul_status ul_graph_verify(const struct ul_graph *graph, struct ul_diag *dia
     struct verify verify = {.graph = graph, .diag = diag};
     ul_arena_init(&verify.scratch);
     verify.defined = UL_NEW_ARRAY(&verify.scratch, bool, graph->value_count);
+    verify.made = UL_NEW_ARRAY(&verify.scratch, bool, graph->value_count);
     verify.node_seen = UL_NEW_ARRAY(&verify.scratch, bool, graph->node_count);
     verify.group_closed = UL_NEW_ARRAY(&verify.scratch, bool, graph->node_count);
     verify.scope = UL_NEW_ARRAY(&verify.scratch, ul_value_id, graph->value_count);

@@ -45,7 +45,7 @@ static bool find_maps(const struct again *again, const struct ul_node *reader, u
     if (value->kind != UL_VALUE_NODE || (value->flags & UL_VALUE_BACKWARD) != 0)
         return false;
     const struct ul_node *node = &graph->nodes[value->producer];
-    return node->parent == 0 && ul_maps_is_map(node) &&
+    return ul_graph_is_root(graph, node->parent) && ul_maps_is_map(node) &&
            ul_type_elements(&value->type) ==
                ul_type_elements(&graph->values[reader->outputs[0]].type) &&
            ul_maps_find(graph, id, maps) && again->last_reader[maps->large] >= place;
@@ -90,8 +90,8 @@ static uint32_t find_loaders(const struct again *again, const struct ul_node_lis
         bool sums = (ul_op_get(node->op)->flags & UL_OP_LOADS_ONCE) != 0;
         if (!has_input(node, value))
             continue;
-        if (count == MAX_LOADERS || node->parent != 0 || !(sums || ul_maps_is_map(node)) ||
-            !has_input(node, large))
+        if (count == MAX_LOADERS || !ul_graph_is_root(graph, node->parent) ||
+            !(sums || ul_maps_is_map(node)) || !has_input(node, large))
             return 0;
         loaders[count++] = order->nodes[p];
         any_sums = any_sums || sums;
@@ -169,8 +169,8 @@ enum ul_status ul_pass_again(struct ul_pass *pass)
     for (uint32_t n = 0; n < order.count; n++) {
         ul_node_id id = order.nodes[n];
         struct ul_maps maps;
-        if (graph->nodes[id].parent != 0 || !ul_edit_is_backward(graph, &graph->nodes[id]) ||
-            !ul_maps_is_map(&graph->nodes[id]))
+        if (!ul_graph_is_root(graph, graph->nodes[id].parent) ||
+            !ul_edit_is_backward(graph, &graph->nodes[id]) || !ul_maps_is_map(&graph->nodes[id]))
             continue;
         repeat(&again, &order, n);
         for (uint32_t i = 0; i < graph->nodes[id].input_count; i++) {

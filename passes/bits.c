@@ -62,15 +62,16 @@ static bool is_forward(const struct bits *bits, ul_value_id id)
 {
     const struct ul_value *value = &bits->graph->values[id];
     return (value->flags & UL_VALUE_BACKWARD) == 0 &&
-           (value->kind != UL_VALUE_NODE || bits->graph->nodes[value->producer].parent == 0);
+           (value->kind != UL_VALUE_NODE ||
+            ul_graph_is_root(bits->graph, bits->graph->nodes[value->producer].parent));
 }
 
 /* A node of the backward pass that forms a condition of what is there before it. */
 static bool forms_condition(const struct bits *bits, const struct ul_node *node)
 {
     const struct ul_graph *graph = bits->graph;
-    bool forms = ul_edit_is_backward(graph, node) && node->parent == 0 && node->output_count == 1 &&
-                 (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) != 0 &&
+    bool forms = ul_edit_is_backward(graph, node) && ul_graph_is_root(bits->graph, node->parent) &&
+                 node->output_count == 1 && (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) != 0 &&
                  (ul_op_get(node->op)->flags & UL_OP_RANDOM) == 0 &&
                  graph->values[node->outputs[0]].type.dtype == UL_BOOL;
     for (uint32_t i = 0; forms && i < node->input_count; i++)
@@ -146,7 +147,7 @@ static void find_reads(struct bits *bits, ul_node_id id)
 static void find_all_reads(struct bits *bits)
 {
     const struct ul_graph *graph = bits->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     uint32_t products = 0;
     for (uint32_t n = 0; n < block->node_count; n++) {
         const struct ul_node *node = &graph->nodes[block->nodes[n]];

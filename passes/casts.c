@@ -37,7 +37,7 @@ static bool is_turned(const struct ul_value *value, const struct ul_value *base)
 
 static bool rounds_parameter(const struct ul_graph *graph, uint32_t place, struct copy *copy)
 {
-    ul_node_id id = graph->blocks[0].nodes[place];
+    ul_node_id id = ul_graph_only_root(graph)->nodes[place];
     const struct ul_node *node = &graph->nodes[id];
     if (node->group != UL_NONE || (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0 ||
         node->input_count != 1 || node->output_count != 1 || node->outputs[0] == UL_NONE)
@@ -58,7 +58,7 @@ static bool rounds_parameter(const struct ul_graph *graph, uint32_t place, struc
 /* Gives the last place that reads the value, or a view of it. */
 static uint32_t last_read(const struct ul_graph *graph, ul_value_id value)
 {
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     uint32_t last = 0;
     for (uint32_t p = 0; p < block->node_count; p++)
         if (ul_donate_reads(graph, block->nodes[p], value))
@@ -121,7 +121,7 @@ static void merge(struct ul_graph *graph, const struct copy *first, const struct
 /* Finds the first two copies of a parameter that live at the same time. */
 static bool find_pair(const struct ul_graph *graph, struct copy *first, struct copy *second)
 {
-    uint32_t count = graph->blocks[0].node_count;
+    uint32_t count = ul_graph_only_root(graph)->node_count;
     for (uint32_t a = 0; a < count; a++) {
         if (!rounds_parameter(graph, a, first))
             continue;

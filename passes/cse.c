@@ -248,7 +248,7 @@ static void visit_block(struct cse *cse, ul_block_id id)
             visit_block(cse, cse->graph->nodes[node].blocks[b]);
         visit(cse, node);
     }
-    for (uint32_t e = begin; id != 0 && e < cse->entry_count; e++)
+    for (uint32_t e = begin; e < cse->entry_count; e++)
         cse->entries[e].node = UL_NONE;
 }
 
@@ -262,7 +262,8 @@ enum ul_status ul_pass_cse(struct ul_pass *pass)
     memset(cse.heads, 0xFF, ((size_t)cse.mask + 1) * sizeof *cse.heads);
     cse.entries = UL_NEW_ARRAY(pass->scratch, struct entry, graph->node_count);
     merge_weights(&cse);
-    visit_block(&cse, 0);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        visit_block(&cse, r);
     ul_rewrite_apply(&cse.rewrite);
     ul_graph_sweep(graph);
     return UL_OK;

@@ -27,9 +27,11 @@ static void mark(struct dce *dce, ul_value_id value)
 static void mark_all(struct dce *dce, bool *node_live)
 {
     const struct ul_graph *graph = dce->graph;
-    const struct ul_block *main_block = &graph->blocks[0];
-    for (uint32_t i = 0; i < main_block->output_count; i++)
-        mark(dce, main_block->outputs[i]);
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        const struct ul_block *root = &graph->blocks[r];
+        for (uint32_t i = 0; i < root->output_count; i++)
+            mark(dce, root->outputs[i]);
+    }
     while (dce->work_count > 0) {
         const struct ul_value *value = &graph->values[dce->work[--dce->work_count]];
         if (value->kind != UL_VALUE_NODE || node_live[value->producer])

@@ -37,7 +37,7 @@ static void put_between(struct derive *derive, const bool *stops, bool *seen, ul
     if (value == UL_NONE || stops[value] || graph->values[value].kind != UL_VALUE_NODE)
         return;
     ul_node_id node = graph->values[value].producer;
-    if (seen[node] || graph->nodes[node].parent != 0)
+    if (seen[node] || !ul_graph_is_root(graph, graph->nodes[node].parent))
         return;
     seen[node] = true;
     UL_GROW(derive->pass->scratch, derive->list, derive->count, derive->capacity);
@@ -57,7 +57,7 @@ static void find_between(struct derive *derive, const bool *stops, ul_value_id y
         for (uint32_t i = 0; i < node->input_count; i++)
             put_between(derive, stops, seen, node->inputs[i]);
     }
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     uint32_t sorted = 0;
     for (uint32_t p = 0; p < block->node_count && sorted < derive->count; p++)
         if (seen[block->nodes[p]])
@@ -221,8 +221,8 @@ enum ul_status ul_pass_derive(struct ul_pass *pass)
     struct ul_graph *graph = pass->graph;
     bool any = false;
     UL_TRY(check_block(pass, 0));
-    for (uint32_t p = 0; p < graph->blocks[0].node_count; p++) {
-        ul_node_id id = graph->blocks[0].nodes[p];
+    for (uint32_t p = 0; p < ul_graph_only_root(graph)->node_count; p++) {
+        ul_node_id id = ul_graph_only_root(graph)->nodes[p];
         if (graph->nodes[id].op != UL_OP_Derivative)
             continue;
         struct derive derive = {.pass = pass, .graph = graph, .node = id};
@@ -234,7 +234,7 @@ enum ul_status ul_pass_derive(struct ul_pass *pass)
         derive.xs = node->inputs + 2;
         UL_TRY(write_out(&derive));
         any = true;
-        while (graph->blocks[0].nodes[p] != id)
+        while (ul_graph_only_root(graph)->nodes[p] != id)
             p++; /* behind what was built */
     }
     for (uint32_t v = 0; v < graph->value_count; v++) {

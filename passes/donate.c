@@ -155,15 +155,15 @@ static enum ul_status check_type(const struct ul_pass *pass, const struct ul_val
 }
 
 /* The output is made in bytes of its own, and copied over the input when all else is done. */
-static void add_copy(struct ul_graph *graph, uint32_t index)
+static void add_copy(struct ul_graph *graph, ul_block_id root, uint32_t index)
 {
-    ul_value_id value = graph->blocks[0].outputs[index];
-    struct ul_build build = ul_build_last(graph, 0, graph->values[value].name);
+    ul_value_id value = graph->blocks[root].outputs[index];
+    struct ul_build build = ul_build_last(graph, root, graph->values[value].name);
     ul_value_id copy = ul_build_copy(&build, value);
     graph->values[copy].view = ul_view_own(graph, copy);
     graph->values[copy].donor = graph->values[value].donor;
     graph->values[value].donor = UL_NONE;
-    graph->blocks[0].outputs[index] = copy;
+    graph->blocks[root].outputs[index] = copy;
 }
 
 /* The edges of all donations, largest first: a copy costs their bytes. One that would have nodes
@@ -199,10 +199,10 @@ static void order_donations(struct order *order, bool *copied)
     memcpy(order->block->nodes, nodes, block->node_count * sizeof *nodes);
 }
 
-enum ul_status ul_pass_donate(struct ul_pass *pass)
+static enum ul_status order_root(struct ul_pass *pass, ul_block_id root)
 {
     struct ul_graph *graph = pass->graph;
-    struct order order = {.graph = graph, .scratch = pass->scratch, .block = &graph->blocks[0]};
+    struct order order = {.graph = graph, .scratch = pass->scratch, .block = &graph->blocks[root]};
     const struct ul_block *block = order.block;
     uint32_t donated = 0;
     for (uint32_t i = 0; i < block->output_count; i++) {
@@ -221,9 +221,16 @@ enum ul_status ul_pass_donate(struct ul_pass *pass)
         add_needs(&order, block->nodes[p], p);
     bool *copied = UL_NEW_ARRAY(pass->scratch, bool, block->output_count);
     order_donations(&order, copied);
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
+    for (uint32_t i = 0; i < graph->blocks[root].output_count; i++) {
         if (copied[i])
-            add_copy(graph, i);
+            add_copy(graph, root, i);
     }
+    return UL_OK;
+}
+
+enum ul_status ul_pass_donate(struct ul_pass *pass)
+{
+    for (uint32_t r = 0; r < pass->graph->root_count; r++)
+        UL_TRY(order_root(pass, r));
     return UL_OK;
 }

@@ -189,7 +189,8 @@ static void add_block(struct ul_node_list *list, const struct ul_graph *graph,
 struct ul_node_list ul_edit_all_nodes(const struct ul_graph *graph, struct ul_arena *arena)
 {
     struct ul_node_list list = {0};
-    add_block(&list, graph, arena, 0);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        add_block(&list, graph, arena, r);
     return list;
 }
 

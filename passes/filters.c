@@ -190,7 +190,8 @@ static void join_node(const struct alike *alike, const struct ul_node *node)
 static void mark_node(const struct alike *alike, const struct ul_node *node)
 {
     uint32_t flags = ul_op_get(node->op)->flags;
-    bool is_nested = node->parent != 0, pointwise = is_pointwise(node) && !is_nested;
+    bool is_nested = !ul_graph_is_root(alike->graph, node->parent),
+         pointwise = is_pointwise(node) && !is_nested;
     for (uint32_t i = 0; i < node->input_count; i++) {
         bool is_filter = (flags & UL_OP_CONVOLVES) != 0 && i == 1 && !is_nested;
         if (is_filter)

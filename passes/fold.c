@@ -153,7 +153,7 @@ static void want(struct fold *fold, bool *is_wanted, ul_value_id value)
         maker_of(fold, value) == UL_NONE)
         return;
     is_wanted[value] = true;
-    fold->wanted[fold->own.blocks[0].output_count] = value;
+    fold->wanted[ul_graph_only_root(&fold->own)->output_count] = value;
     ul_block_add_output(&fold->own, 0, fold->copies[value]);
 }
 
@@ -192,7 +192,7 @@ static bool copy_nodes(struct fold *fold)
     }
     if (chosen > 0)
         add_outputs(fold);
-    return chosen > 0 && fold->own.blocks[0].output_count > 0;
+    return chosen > 0 && ul_graph_only_root(&fold->own)->output_count > 0;
 }
 
 /* ---- Its program ---- */
@@ -217,7 +217,7 @@ static bool fuse(struct fold *fold)
 
 static bool run(struct fold *fold)
 {
-    const struct ul_block *block = &fold->own.blocks[0];
+    const struct ul_block *block = ul_graph_only_root(&fold->own);
     UL_ASSERT(fold->bytes == NULL && block->output_count > 0);
     const bool *escapes = ul_graph_escapes(&fold->own, &fold->arena);
     fold->bytes = UL_NEW_ARRAY(&fold->arena, unsigned char *, fold->own.value_count);
@@ -240,9 +240,9 @@ static bool run(struct fold *fold)
 /* What the program stores, as the values that were folded have it. */
 static void take_results(struct fold *fold, struct ul_arena *keep)
 {
-    for (uint32_t i = 0; i < fold->own.blocks[0].output_count; i++) {
+    for (uint32_t i = 0; i < ul_graph_only_root(&fold->own)->output_count; i++) {
         struct ul_value *value = &fold->graph->values[fold->wanted[i]];
-        ul_value_id output = fold->own.blocks[0].outputs[i];
+        ul_value_id output = ul_graph_only_root(&fold->own)->outputs[i];
         const struct ul_view *view = &fold->own.values[output].view;
         bool fits = ul_value_storage(&fold->own, output) == value->type.dtype &&
                     ul_view_is_dense(&value->type, view);

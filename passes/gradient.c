@@ -32,7 +32,7 @@ static void find_wanted(struct ul_reverse *reverse)
     const struct ul_graph *graph = reverse->graph;
     for (uint32_t v = 0; v < graph->value_count; v++)
         reverse->wanted[v] = (graph->values[v].flags & UL_VALUE_TRAINED) != 0;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     for (uint32_t p = 0; p < block->node_count; p++)
         ul_reverse_want(reverse, block->nodes[p]);
 }
@@ -42,7 +42,7 @@ static void count_readers(struct backward *backward, uint32_t node_count)
 {
     const struct ul_graph *graph = backward->reverse.graph;
     for (uint32_t p = 0; p < node_count; p++) {
-        const struct ul_node *node = &graph->nodes[graph->blocks[0].nodes[p]];
+        const struct ul_node *node = &graph->nodes[ul_graph_only_root(graph)->nodes[p]];
         for (uint32_t i = 0; i < node->input_count; i++)
             if (node->inputs[i] != UL_NONE)
                 backward->readers[node->inputs[i]]++;
@@ -111,7 +111,7 @@ static enum ul_status release_unreached(struct ul_reverse *reverse)
 
 static enum ul_status check_loss(const struct ul_pass *pass)
 {
-    const struct ul_block *block = &pass->graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(pass->graph);
     UL_ASSERT(block->output_count > 0);
     const struct ul_value *loss = &pass->graph->values[block->outputs[0]];
     const char *name = pass->options->training->loss_output;
@@ -127,7 +127,7 @@ static enum ul_status check_loss(const struct ul_pass *pass)
 /* Nothing can be learned of no samples. */
 static enum ul_status check_samples(const struct ul_pass *pass)
 {
-    const struct ul_block *block = &pass->graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(pass->graph);
     for (uint32_t i = 0; i < block->input_count; i++) {
         const struct ul_value *input = &pass->graph->values[block->inputs[i]];
         if (ul_type_elements(&input->type) == 0)
@@ -147,7 +147,7 @@ static enum ul_status run_backward(struct backward *backward, uint32_t node_coun
     count_readers(backward, node_count);
     backward->reverse.gradients[loss] = seed;
     for (uint32_t p = node_count; p-- > 0;) {
-        ul_node_id id = backward->reverse.graph->blocks[0].nodes[p];
+        ul_node_id id = ul_graph_only_root(backward->reverse.graph)->nodes[p];
         UL_TRY(ul_reverse_visit(&backward->reverse, id));
         update_finals(backward, id);
     }
@@ -173,9 +173,9 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
     ul_reverse_init(reverse, pass, UL_VALUE_BACKWARD);
     reverse->rule.build = ul_build_last(graph, 0, "");
     backward.readers = UL_NEW_ARRAY(pass->scratch, uint32_t, reverse->known_count);
-    uint32_t node_count = graph->blocks[0].node_count;
+    uint32_t node_count = ul_graph_only_root(graph)->node_count;
     ul_value_id loss =
-        training->micro_batches > 1 ? training->loss_sum : graph->blocks[0].outputs[0];
+        training->micro_batches > 1 ? training->loss_sum : ul_graph_only_root(graph)->outputs[0];
     find_wanted(reverse);
     ul_value_id seed = ul_loss_scale_seed(&reverse->rule, training, loss);
     ul_update_begin(&backward.updates, pass, &reverse->rule);

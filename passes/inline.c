@@ -83,9 +83,9 @@ static bool find_trained(const struct ul_pass *pass, uint32_t *at)
     bool *moves = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
     for (uint32_t v = 0; v < graph->value_count; v++)
         moves[v] = (graph->values[v].flags & UL_VALUE_TRAINED) != 0;
-    for (uint32_t p = 0; p < graph->blocks[0].node_count; p++) {
-        const struct ul_node *node = &graph->nodes[graph->blocks[0].nodes[p]];
-        bool reads = reads_trained(graph, moves, graph->blocks[0].nodes[p]);
+    for (uint32_t p = 0; p < ul_graph_only_root(graph)->node_count; p++) {
+        const struct ul_node *node = &graph->nodes[ul_graph_only_root(graph)->nodes[p]];
+        bool reads = reads_trained(graph, moves, ul_graph_only_root(graph)->nodes[p]);
         if (reads && p >= *at && (ul_op_get(node->op)->flags & UL_OP_CONTROL) != 0) {
             *at = p;
             return true;
@@ -161,8 +161,8 @@ static ul_block_id write_out(const struct ul_pass *pass, ul_node_id id)
 static enum ul_status infer_new(const struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    for (uint32_t p = 0; p < graph->blocks[0].node_count; p++) {
-        ul_node_id id = graph->blocks[0].nodes[p];
+    for (uint32_t p = 0; p < ul_graph_only_root(graph)->node_count; p++) {
+        ul_node_id id = ul_graph_only_root(graph)->nodes[p];
         const struct ul_node *node = &graph->nodes[id];
         bool known = true;
         for (uint32_t i = 0; i < node->output_count; i++)
@@ -177,7 +177,7 @@ enum ul_status ul_pass_inline(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     for (uint32_t at = 0; find_trained(pass, &at);) {
-        ul_block_id all = write_out(pass, graph->blocks[0].nodes[at]);
+        ul_block_id all = write_out(pass, ul_graph_only_root(graph)->nodes[at]);
         if (all == UL_NONE) {
             at++; /* the gradient says so, if it comes to that */
             continue;

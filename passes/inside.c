@@ -67,7 +67,7 @@ static bool is_stored(const struct inside *inside, ul_node_id map, ul_value_id v
 static bool is_overwritten(const struct inside *inside, ul_value_id value, uint32_t place)
 {
     const struct ul_graph *graph = inside->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     ul_value_id base = graph->values[value].view.base;
     for (uint32_t n = 0; n < place; n++) {
         const struct ul_node *node = &graph->nodes[block->nodes[n]];
@@ -82,7 +82,7 @@ static bool is_overwritten(const struct inside *inside, ul_value_id value, uint3
 static bool is_kept(const struct inside *inside, ul_value_id value, uint32_t place)
 {
     const struct ul_graph *graph = inside->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     for (uint32_t n = place; n < block->node_count; n++) {
         ul_node_id id = block->nodes[n];
         if (ul_edit_is_backward(graph, &graph->nodes[id]) && !ul_node_is_view(graph, id) &&
@@ -111,7 +111,7 @@ static bool mixes(const struct inside *inside, const struct site *site, const st
 static bool is_apart(const struct inside *inside, const struct site *site)
 {
     const struct ul_graph *graph = inside->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     for (uint32_t r = 0; r < site->count; r++) {
         uint32_t group = graph->nodes[site->readers[r]].group;
         for (uint32_t n = 0; group != UL_NONE && n < block->node_count; n++)
@@ -133,8 +133,8 @@ static bool has_good_maps(const struct inside *inside, struct site *site)
     for (uint32_t m = 0; m < site->maps.count; m++) {
         const struct ul_node *node = &graph->nodes[site->maps.nodes[m]];
         const struct ul_value *made = &graph->values[node->outputs[0]];
-        if (node->parent != 0 || !ul_maps_is_closed(node) || made->storage != UL_DTYPE_NONE ||
-            !ul_type_same_dims(type, &made->type))
+        if (!ul_graph_is_root(inside->graph, node->parent) || !ul_maps_is_closed(node) ||
+            made->storage != UL_DTYPE_NONE || !ul_type_same_dims(type, &made->type))
             return false;
         for (uint32_t i = 0; i < node->input_count; i++) {
             ul_value_id input = node->inputs[i];
@@ -153,7 +153,7 @@ static bool has_good_maps(const struct inside *inside, struct site *site)
 static bool is_call(const struct inside *inside, ul_node_id id)
 {
     const struct ul_graph *graph = inside->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     uint32_t group = graph->nodes[id].group, count = 0;
     if (inside->options->is_call == NULL)
         return false;
@@ -183,7 +183,8 @@ static bool is_served(const struct inside *inside, ul_node_id id, ul_value_id va
     }
     uint32_t maker = graph->values[value].producer;
     bool is_alike = node->group != UL_NONE && node->group == graph->nodes[maker].group;
-    if (!is_direct || is_alike || node->parent != 0 || node->block_count > 0 || is_call(inside, id))
+    if (!is_direct || is_alike || !ul_graph_is_root(inside->graph, node->parent) ||
+        node->block_count > 0 || is_call(inside, id))
         return false;
     return is_product ||
            (ul_maps_is_map(node) &&
@@ -194,7 +195,7 @@ static bool is_served(const struct inside *inside, ul_node_id id, ul_value_id va
 static bool find_readers(const struct inside *inside, struct site *site)
 {
     const struct ul_graph *graph = inside->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     bool multiplies = false;
     for (uint32_t n = 0; n < block->node_count; n++) {
         ul_node_id id = block->nodes[n];
@@ -217,8 +218,8 @@ static bool find_site(const struct inside *inside, ul_node_id map, struct site *
     const struct ul_graph *graph = inside->graph;
     const struct ul_node *node = &graph->nodes[map];
     *site = (struct site){.value = UL_NONE};
-    if (node->op == UL_OP_NONE || !ul_maps_is_map(node) || node->parent != 0 ||
-        ul_edit_is_backward(graph, node))
+    if (node->op == UL_OP_NONE || !ul_maps_is_map(node) ||
+        !ul_graph_is_root(inside->graph, node->parent) || ul_edit_is_backward(graph, node))
         return false;
     site->value = node->outputs[0];
     const struct ul_value *value = &graph->values[site->value];
@@ -230,7 +231,7 @@ static bool find_site(const struct inside *inside, ul_node_id map, struct site *
 
 ul_node_id ul_inside_last(const struct ul_graph *graph, ul_node_id reader)
 {
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     ul_node_id last = reader;
     UL_ASSERT(graph->nodes[reader].group != UL_NONE);
     for (uint32_t n = 0; n < block->node_count; n++)

@@ -426,7 +426,7 @@ static bool can_be_copied(const struct layout *layout, ul_value_id id)
     const struct ul_value *value = &graph->values[id];
     return value->kind == UL_VALUE_NODE && value->flags == 0 && value->donor == UL_NONE &&
            (layout->needs[id] & UL_LAYOUT_DENSE) == 0 &&
-           graph->nodes[value->producer].parent == 0 && value->type.rank >= 3 &&
+           ul_graph_is_root(graph, graph->nodes[value->producer].parent) && value->type.rank >= 3 &&
            !has_last(layout, id) && is_convolution(layout, &graph->nodes[value->producer]);
 }
 
@@ -440,16 +440,16 @@ static bool is_copied(const struct layout *layout, ul_value_id id)
 
 /* A convolution's result that the model returns is computed channels-last and copied, unless a node
  * with blocks reads it as well: these take it row-major. */
-static void copy_results(struct layout *layout)
+static void copy_results(struct layout *layout, ul_block_id root)
 {
     struct ul_graph *graph = layout->graph;
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
-        ul_value_id value = graph->blocks[0].outputs[i];
+    for (uint32_t i = 0; i < graph->blocks[root].output_count; i++) {
+        ul_value_id value = graph->blocks[root].outputs[i];
         if (!is_copied(layout, value))
             continue;
         struct ul_build build = ul_build_after(graph, graph->values[value].producer);
         build.name = graph->values[value].name;
-        graph->blocks[0].outputs[i] = ul_build_copy(&build, value);
+        graph->blocks[root].outputs[i] = ul_build_copy(&build, value);
         graph->values[value].flags = UL_VALUE_CHANNELS_LAST;
     }
 }
@@ -521,7 +521,8 @@ enum ul_status ul_pass_layout(struct ul_pass *pass)
     begin(&layout, graph, pass->scratch);
     UL_TRY(keep_row_major(pass, &layout));
     choose(&layout, pass->scratch);
-    copy_results(&layout);
+    for (uint32_t r = 0; r < layout.graph->root_count; r++)
+        copy_results(&layout, r);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].kind != UL_VALUE_DEAD)
             graph->values[v].view = ul_view_own(graph, v);

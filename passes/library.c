@@ -134,7 +134,7 @@ static void try_mask(struct library *library, ul_node_id id, ul_node_id product)
 enum ul_status ul_pass_library(struct ul_pass *pass)
 {
     struct library library = {.pass = pass};
-    const struct ul_block *block = &pass->graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(pass->graph);
     bool is_found = false;
     for (uint32_t i = 0; i < block->node_count; i++)
         is_found = is_found || find_asked(&library, block->nodes[i]) != UL_NONE;

@@ -25,7 +25,7 @@ static ul_value_id add_labels(struct ul_loss_job *loss, const struct ul_type *ty
 static int64_t rows_of_sample(const struct ul_loss_job *loss, const struct ul_type *type)
 {
     const struct ul_graph *graph = loss->graph;
-    const struct ul_type *data = &graph->values[graph->blocks[0].inputs[0]].type;
+    const struct ul_type *data = &graph->values[ul_graph_only_root(graph)->inputs[0]].type;
     if (type->rank == 0 || data->rank == 0 || data->dims[0] < 1 ||
         type->dims[0] % data->dims[0] != 0)
         return 0;
@@ -232,7 +232,7 @@ static enum ul_status add_cross_entropy(struct ul_loss_job *loss, ul_value_id ou
 /* The output that the loss takes: the only one, or the one that is named. */
 static enum ul_status find_output(const struct ul_loss_job *loss, ul_value_id *found)
 {
-    const struct ul_block *block = &loss->graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(loss->graph);
     const char *name = loss->training->loss_output;
     struct ul_text list;
     uint32_t count = 0; /* but states, which are no results */
@@ -303,7 +303,7 @@ static enum ul_status check_output(const struct ul_loss_job *loss, ul_value_id o
 /* The outputs become the loss, what counts right answers, and the states that the model has. */
 static void keep_states(struct ul_graph *graph, ul_value_id loss, ul_value_id correct)
 {
-    struct ul_block *block = &graph->blocks[0];
+    struct ul_block *block = ul_graph_only_root(graph);
     uint32_t count = block->output_count;
     ul_value_id *outputs = block->outputs;
     block->outputs = NULL;

@@ -126,9 +126,9 @@ static ul_value_id is_finite(struct ul_gradient *make, ul_value_id value)
 static void guard_states(struct ul_gradient *make, ul_value_id finite)
 {
     struct ul_graph *graph = make->graph;
-    uint32_t count = graph->blocks[0].output_count;
+    uint32_t count = ul_graph_only_root(graph)->output_count;
     for (uint32_t i = 0; i < count; i++) {
-        ul_value_id made = graph->blocks[0].outputs[i], state = graph->values[made].donor;
+        ul_value_id made = ul_graph_only_root(graph)->outputs[i], state = graph->values[made].donor;
         if (state == UL_NONE || (graph->values[state].flags & UL_VALUE_GRADIENT) != 0)
             continue;
         make->build.name = graph->values[state].name;
@@ -139,8 +139,8 @@ static void guard_states(struct ul_gradient *make, ul_value_id finite)
         ul_value_id next = ul_gradient_choose(make, learns, made, state);
         graph->values[state].flags |= UL_VALUE_GUARDED;
         ul_edit_add_next(graph, next, state);
-        graph->blocks[0].outputs[i] = next; /* in its place among them */
-        graph->blocks[0].output_count = count;
+        ul_graph_only_root(graph)->outputs[i] = next; /* in its place among them */
+        ul_graph_only_root(graph)->output_count = count;
     }
 }
 

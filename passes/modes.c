@@ -119,7 +119,7 @@ static enum ul_status drop_outputs(struct modes *modes, ul_node_id id)
         ul_value_id value = node->outputs[i];
         if (value == UL_NONE)
             continue;
-        if (modes->uses[value] > take_output(&graph->blocks[0], value))
+        if (modes->uses[value] > take_output(ul_graph_only_root(graph), value))
             return ul_diag_set(modes->pass->diag, UL_UNSUPPORTED,
                                "%s: its running statistics are read by other nodes, which training "
                                "does not support",
@@ -133,7 +133,7 @@ static enum ul_status drop_outputs(struct modes *modes, ul_node_id id)
 static enum ul_status rewrite(struct modes *modes, ul_node_id id)
 {
     struct ul_graph *graph = modes->graph;
-    if (graph->nodes[id].parent != 0)
+    if (!ul_graph_is_root(graph, graph->nodes[id].parent))
         return ul_diag_set(modes->pass->diag, UL_UNSUPPORTED,
                            "%s is in a branch or the body of a loop, where training does not write "
                            "running statistics; export the model for inference and --freeze its "
@@ -192,7 +192,7 @@ static enum ul_status refuse(const struct modes *modes, ul_node_id node)
 static ul_value_id step_key(struct modes *modes, ul_node_id before)
 {
     if (modes->key == UL_NONE) {
-        build_before(modes, modes->graph->blocks[0].nodes[0]);
+        build_before(modes, ul_graph_only_root(modes->graph)->nodes[0]);
         modes->key = ul_gradient_unary(&modes->make, UL_OP_StepKey, ul_update_step(modes->graph));
     }
     build_before(modes, before);

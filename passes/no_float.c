@@ -83,13 +83,13 @@ static enum ul_status turn_output(struct ul_integers *integers, ul_value_id outp
 static enum ul_status turn_edges(struct ul_integers *integers)
 {
     struct ul_graph *graph = integers->graph;
-    for (uint32_t i = 0; i < graph->blocks[0].input_count; i++) {
-        ul_value_id input = graph->blocks[0].inputs[i];
+    for (uint32_t i = 0; i < ul_graph_only_root(graph)->input_count; i++) {
+        ul_value_id input = ul_graph_only_root(graph)->inputs[i];
         if (ul_dtype_get(graph->values[input].type.dtype)->is_float)
             UL_TRY(turn_input(integers, input));
     }
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
-        ul_value_id output = graph->blocks[0].outputs[i];
+    for (uint32_t i = 0; i < ul_graph_only_root(graph)->output_count; i++) {
+        ul_value_id output = ul_graph_only_root(graph)->outputs[i];
         if (ul_dtype_get(graph->values[output].type.dtype)->is_float)
             UL_TRY(turn_output(integers, output));
     }

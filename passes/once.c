@@ -181,9 +181,9 @@ static void forget(const struct once *once, const struct step *step)
     }
 }
 
-static void find_steps(struct once *once)
+static void find_steps_of(struct once *once, ul_block_id root)
 {
-    const struct ul_block *block = &once->graph->blocks[0];
+    const struct ul_block *block = &once->graph->blocks[root];
     for (uint32_t begin = 0, end; begin < block->node_count; begin = end) {
         struct step step = {.nodes = block->nodes + begin};
         end = ul_steps_end(once->graph, block->nodes, block->node_count, begin);
@@ -198,6 +198,12 @@ static void find_steps(struct once *once)
         if (!is_view)
             once->steps[once->step_count++] = step;
     }
+}
+
+static void find_steps(struct once *once)
+{
+    for (uint32_t r = 0; r < once->graph->root_count; r++)
+        find_steps_of(once, r);
 }
 
 /* ---- Which of them ---- */

@@ -124,13 +124,18 @@ static void keep_weight(struct precision *precision, ul_value_id id)
 
 /* ---- What is kept ---- */
 
+static void keep_outputs(struct precision *precision, const struct ul_block *root)
+{
+    for (uint32_t i = 0; i < root->output_count; i++)
+        if (precision->graph->values[root->outputs[i]].donor == UL_NONE)
+            keep(precision, root->outputs[i], KEPT, UL_KEPT_EDGE);
+}
+
 static void keep_values(struct precision *precision)
 {
     const struct ul_graph *graph = precision->graph;
-    const struct ul_block *main = &graph->blocks[0];
-    for (uint32_t i = 0; i < main->output_count; i++)
-        if (graph->values[main->outputs[i]].donor == UL_NONE)
-            keep(precision, main->outputs[i], KEPT, UL_KEPT_EDGE);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        keep_outputs(precision, &graph->blocks[r]);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         const struct ul_value *value = &graph->values[v];
         if (value->kind == UL_VALUE_DEAD || value->type.dtype != UL_F32)
@@ -408,6 +413,17 @@ static void release_masters(struct precision *precision)
             release(precision, v);
 }
 
+/* Some roots may be of models of 16 bits, and others not. */
+static void assert_declared(const struct ul_graph *graph, const struct ul_block *root)
+{
+    uint32_t declared = 0;
+    for (uint32_t i = 0; i < root->output_count; i++) {
+        const struct ul_value *output = &graph->values[root->outputs[i]];
+        declared += output->type.dtype != UL_F32 || output->declared != UL_DTYPE_NONE;
+    }
+    UL_ASSERT(declared == root->output_count || graph->root_count > 1);
+}
+
 /* What a model of 16 bits says of its values goes before all else: it has these 16 bits; it has
  * f32, unless --precision asks for less. */
 static void follow_model(struct precision *precision)
@@ -424,10 +440,8 @@ static void follow_model(struct precision *precision)
             keep(precision, v, KEPT, UL_KEPT_DECLARED);
     }
     /* What the caller gets is of the model's type, whatever passes put in its place. */
-    for (uint32_t i = 0; is_declared && i < graph->blocks[0].output_count; i++) {
-        const struct ul_value *output = &graph->values[graph->blocks[0].outputs[i]];
-        UL_ASSERT(output->type.dtype != UL_F32 || output->declared != UL_DTYPE_NONE);
-    }
+    for (uint32_t r = 0; is_declared && r < graph->root_count; r++)
+        assert_declared(graph, &graph->blocks[r]);
 }
 
 static void find_kept(struct precision *precision)

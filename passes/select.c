@@ -122,8 +122,8 @@ static enum ul_status cut_inputs(const struct ul_pass *pass)
 {
     const struct ul_graph *graph = pass->graph;
     uint32_t parts = pass->options->training->micro_batches;
-    for (uint32_t i = 0; parts > 1 && i < graph->blocks[0].input_count; i++) {
-        struct ul_value *input = &graph->values[graph->blocks[0].inputs[i]];
+    for (uint32_t i = 0; parts > 1 && i < ul_graph_only_root(graph)->input_count; i++) {
+        struct ul_value *input = &graph->values[ul_graph_only_root(graph)->inputs[i]];
         if (input->type.rank == 0 || input->type.dims[0] % parts != 0)
             return ul_diag_set(pass->diag, UL_USAGE,
                                "--micro-batches %u: the first dimension of the input %s is not "
@@ -138,8 +138,8 @@ static enum ul_status cut_inputs(const struct ul_pass *pass)
 static enum ul_status check_inputs(const struct ul_pass *pass)
 {
     const struct ul_graph *graph = pass->graph;
-    for (uint32_t i = 0; i < graph->blocks[0].input_count; i++) {
-        const char *name = graph->values[graph->blocks[0].inputs[i]].name;
+    for (uint32_t i = 0; i < ul_graph_only_root(graph)->input_count; i++) {
+        const char *name = graph->values[ul_graph_only_root(graph)->inputs[i]].name;
         if (strcmp(name, UL_TRAINING_STEP) == 0)
             return ul_diag_set(pass->diag, UL_UNSUPPORTED,
                                "--train: the model has an input \"%s\", as training makes one: "
@@ -291,7 +291,7 @@ static bool has_layer_name(const char *name)
 /* The size that all inputs begin with; 1: they have none in common, or one sample. */
 static int64_t find_batch(const struct ul_graph *graph)
 {
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     int64_t batch = 0;
     for (uint32_t i = 0; i < block->input_count; i++) {
         const struct ul_type *type = &graph->values[block->inputs[i]].type;

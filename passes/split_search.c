@@ -216,11 +216,11 @@ static void take_firsts(struct state *state, const struct ring *ring)
     }
 }
 
-/* Steps with a kernel in the main block just before and just behind that of `node`. */
+/* Steps with a kernel in the same root just before and just behind that of `node`. */
 static bool find_steps(struct state *state, ul_node_id node)
 {
     const struct ul_graph *graph = &state->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = &graph->blocks[ul_graph_root_of(graph, node)];
     struct ring ring = {.seen = 0};
     bool passed = false;
     state->first_count = state->last_count = 0;

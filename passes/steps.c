@@ -152,11 +152,24 @@ static void add_block(struct ul_steps *steps, ul_block_id id, uint32_t region)
     }
 }
 
+static void add_root(struct ul_steps *steps, ul_block_id id, uint32_t region)
+{
+    const struct ul_graph *graph = steps->graph;
+    const struct ul_block *root = &graph->blocks[id];
+    for (uint32_t i = 0; i < root->input_count; i++)
+        (void)ul_steps_value(steps, base_of(graph, root->inputs[i]));
+    add_block(steps, id, region);
+    for (uint32_t i = 0; i < root->output_count; i++) {
+        uint32_t value = ul_steps_value(steps, base_of(graph, root->outputs[i]));
+        if (value != UL_NONE)
+            steps->values[value].live_to_end = true;
+    }
+}
+
 void ul_steps_init(struct ul_steps *steps, const struct ul_graph *graph,
                    const struct ul_step_facts *facts, const struct ul_passes_options *target,
                    struct ul_arena *arena)
 {
-    const struct ul_block *block = &graph->blocks[0];
     *steps = (struct ul_steps){.graph = graph, .facts = facts, .target = target, .arena = arena};
     steps->escapes = ul_graph_escapes(graph, arena);
     steps->step_of = UL_NEW_ARRAY(arena, uint32_t, graph->node_count);
@@ -168,14 +181,10 @@ void ul_steps_init(struct ul_steps *steps, const struct ul_graph *graph,
     steps->substeps = UL_NEW_ARRAY(arena, struct ul_plan_substep, steps->step_capacity);
     steps->region_of = UL_NEW_ARRAY(arena, uint32_t, steps->step_capacity);
     steps->steps = UL_NEW_ARRAY(arena, struct ul_graph_step, steps->step_capacity);
-    for (uint32_t i = 0; i < block->input_count; i++)
-        (void)ul_steps_value(steps, base_of(graph, block->inputs[i]));
-    add_block(steps, 0, add_region(steps, UL_PLAN_SEQUENCE, UL_PLAN_NONE));
-    for (uint32_t i = 0; i < block->output_count; i++) {
-        uint32_t value = ul_steps_value(steps, base_of(graph, block->outputs[i]));
-        if (value != UL_NONE)
-            steps->values[value].live_to_end = true;
-    }
+    uint32_t whole = add_region(steps, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        add_root(steps, r,
+                 graph->root_count == 1 ? whole : add_region(steps, UL_PLAN_ENTRY, whole));
 }
 
 struct ul_live *ul_steps_live(const struct ul_steps *steps)
@@ -213,15 +222,15 @@ uint64_t ul_steps_peak_bytes(const struct ul_graph *graph, struct ul_arena *scra
 void ul_steps_drop_persistent(struct ul_steps *steps)
 {
     const struct ul_graph *graph = steps->graph;
-    const struct ul_block *block = &graph->blocks[0];
     for (uint32_t v = 0; v < steps->value_count; v++) {
         if (steps->values[v].persistent)
             steps->values[v].size_bytes = 0;
     }
-    for (uint32_t i = 0; i < block->output_count; i++) {
-        const struct ul_value *output = &graph->values[block->outputs[i]];
-        uint32_t v = steps->value_of[output->view.base];
-        if (v != UL_NONE && output->donor != UL_NONE)
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const struct ul_value *value = &graph->values[i];
+        bool is_update = value->kind == UL_VALUE_NODE && value->donor != UL_NONE;
+        uint32_t v = is_update ? steps->value_of[value->view.base] : UL_NONE;
+        if (v != UL_NONE)
             steps->values[v].size_bytes = 0;
     }
 }

@@ -95,7 +95,7 @@ static bool makes_whole(const struct ul_graph *graph, const struct site *site)
 static void find_sites(struct tiles *tiles)
 {
     const struct ul_graph *graph = tiles->pass->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     for (uint32_t i = 0; i < block->output_count; i++) {
         const struct ul_value *output = &graph->values[block->outputs[i]];
         if (output->donor == UL_NONE ||
@@ -142,7 +142,7 @@ static bool is_overwritten(const struct tiles *tiles, const struct ul_split_chai
                            const struct site *site)
 {
     const struct ul_graph *graph = tiles->pass->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     uint32_t at = 0;
     while (block->nodes[at] != chain->nodes[0])
         at++;

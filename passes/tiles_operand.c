@@ -30,8 +30,8 @@ static bool is_lone_map(const struct ul_graph *graph, ul_node_id id)
     const struct ul_node *node = &graph->nodes[id];
     uint32_t flags = ul_op_get(node->op)->flags;
     return (flags & UL_OP_ELEMENTWISE) != 0 && (flags & (UL_OP_RANDOM | UL_OP_CONTROL)) == 0 &&
-           node->output_count == 1 && node->parent == 0 && node->group == UL_NONE &&
-           !ul_edit_is_backward(graph, node) &&
+           node->output_count == 1 && ul_graph_is_root(graph, node->parent) &&
+           node->group == UL_NONE && !ul_edit_is_backward(graph, node) &&
            graph->values[node->outputs[0]].view.base == node->outputs[0];
 }
 
@@ -57,7 +57,7 @@ static bool find_map(const struct ul_graph *graph, ul_value_id value, struct ope
 static bool is_read_backwards(const struct ul_graph *graph, ul_value_id value, uint32_t from,
                               ul_node_id but)
 {
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     for (uint32_t n = from; n < block->node_count; n++) {
         ul_node_id id = block->nodes[n];
         if (id != but && !ul_node_is_view(graph, id) &&
@@ -86,7 +86,7 @@ static bool is_kept(const struct ul_graph *graph, ul_node_id map, uint32_t place
 /* Where the step of a node begins in its block. */
 static uint32_t find_place(const struct ul_graph *graph, ul_node_id id)
 {
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     uint32_t group = graph->nodes[id].group;
     for (uint32_t n = 0; n < block->node_count; n++) {
         if (block->nodes[n] == id ||
@@ -125,7 +125,7 @@ ul_node_id ul_tiles_own_operand(struct ul_graph *graph, ul_node_id product, uint
         !is_kept(graph, operand.map, place) ||
         is_read_backwards(graph, graph->nodes[operand.map].outputs[0], 0, product))
         return product;
-    struct ul_build build = ul_build_before(graph, graph->blocks[0].nodes[place]);
+    struct ul_build build = ul_build_before(graph, ul_graph_only_root(graph)->nodes[place]);
     ul_value_id old = graph->nodes[operand.map].outputs[0];
     ul_value_id base = copy_node(graph, &build, operand.map, UL_NONE, UL_NONE), made = base;
     graph->values[base].view.base = base;

@@ -34,9 +34,9 @@ ul_value_id ul_update_step(struct ul_graph *graph)
 {
     const int64_t dims[1] = {UL_STEP_NUMBERS};
     const struct ul_type type = ul_type_make(UL_F64, 1, dims);
-    for (uint32_t i = 0; i < graph->blocks[0].input_count; i++)
-        if (strcmp(graph->values[graph->blocks[0].inputs[i]].name, UL_TRAINING_STEP) == 0)
-            return graph->blocks[0].inputs[i];
+    for (uint32_t i = 0; i < ul_graph_only_root(graph)->input_count; i++)
+        if (strcmp(graph->values[ul_graph_only_root(graph)->inputs[i]].name, UL_TRAINING_STEP) == 0)
+            return ul_graph_only_root(graph)->inputs[i];
     ul_value_id step = ul_graph_add_value(graph, UL_TRAINING_STEP, UL_VALUE_INPUT, &type);
     ul_block_add_input(graph, 0, step);
     return step;

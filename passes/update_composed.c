@@ -290,7 +290,7 @@ static uint32_t summed_behind(const struct ul_graph *graph, const struct ul_node
 /* By the first node that says it. */
 static uint32_t find_summed(const struct ul_graph *graph, ul_value_id value)
 {
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     uint32_t rank = graph->values[value].type.rank, mask = 0;
     for (uint32_t p = 0; p < block->node_count && mask == 0; p++) {
         const struct ul_node *node = &graph->nodes[block->nodes[p]];

@@ -33,8 +33,9 @@ uint32_t *ul_views_needs(const struct ul_graph *graph, struct ul_arena *arena)
                 needs[block->outputs[i]] |= UL_LAYOUT_DENSE;
         }
     }
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++)
-        needs[graph->blocks[0].outputs[i]] |= UL_LAYOUT_OWN;
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        for (uint32_t i = 0; i < graph->blocks[r].output_count; i++)
+            needs[graph->blocks[r].outputs[i]] |= UL_LAYOUT_OWN;
     return needs;
 }
 
@@ -85,30 +86,37 @@ enum ul_status ul_pass_views(struct ul_pass *pass)
     return UL_OK;
 }
 
-/* The output at `index` of the model gets bytes of its own. */
-static void copy_output(struct ul_graph *graph, uint32_t index)
+/* The output at `index` of the root gets bytes of its own. */
+static void copy_output(struct ul_graph *graph, ul_block_id root, uint32_t index)
 {
-    ul_value_id value = graph->blocks[0].outputs[index];
-    struct ul_build build = ul_build_last(graph, 0, graph->values[value].name);
+    ul_value_id value = graph->blocks[root].outputs[index];
+    struct ul_build build = ul_build_last(graph, root, graph->values[value].name);
     ul_value_id copy = ul_build_copy(&build, value);
     graph->values[copy].donor = graph->values[value].donor;
     graph->values[value].donor = UL_NONE;
-    graph->blocks[0].outputs[index] = copy;
+    graph->blocks[root].outputs[index] = copy;
+}
+
+static void own_outputs(struct ul_graph *graph, ul_block_id root, bool *is_output)
+{
+    const struct ul_block *block = &graph->blocks[root];
+    for (uint32_t i = 0; i < block->output_count; i++) {
+        ul_value_id value = block->outputs[i];
+        if (graph->values[value].kind != UL_VALUE_NODE || is_output[value])
+            copy_output(graph, root, i);
+        else
+            is_output[value] = true;
+    }
+    for (uint32_t i = 0; i < block->output_count; i++)
+        UL_ASSERT(graph->values[block->outputs[i]].kind == UL_VALUE_NODE);
 }
 
 enum ul_status ul_pass_own(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     bool *is_output = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
-        ul_value_id value = graph->blocks[0].outputs[i];
-        if (graph->values[value].kind != UL_VALUE_NODE || is_output[value])
-            copy_output(graph, i);
-        else
-            is_output[value] = true;
-    }
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++)
-        UL_ASSERT(graph->values[graph->blocks[0].outputs[i]].kind == UL_VALUE_NODE);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        own_outputs(graph, r, is_output);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].kind != UL_VALUE_DEAD)
             graph->values[v].view = ul_view_own(graph, v);

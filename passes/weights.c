@@ -76,7 +76,7 @@ static bool hangs_on_weights(const struct weights *weights, const struct ul_node
 static void find_hanging(struct weights *weights)
 {
     struct ul_graph *graph = weights->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     for (uint32_t at = 0; at < block->node_count; at++) {
         struct ul_node *node = &graph->nodes[block->nodes[at]];
         if (node->op == UL_OP_NONE)
@@ -125,7 +125,7 @@ static void read_in_expression(struct weights *weights, ul_node_id id)
 static void find_needed(struct weights *weights)
 {
     struct ul_graph *graph = weights->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     for (uint32_t at = block->node_count; at-- > 0;) {
         ul_node_id id = block->nodes[at];
         const struct ul_node *node = &graph->nodes[id];
@@ -173,7 +173,7 @@ static void find_expressions(struct weights *weights)
 
 static void list_nodes(struct weights *weights)
 {
-    const struct ul_block *block = &weights->graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(weights->graph);
     for (uint32_t at = block->node_count; at-- > 0;) {
         ul_node_id id = block->nodes[at];
         if (weights->graph->nodes[id].op == UL_OP_NONE || !weights->hangs[id])

@@ -135,30 +135,41 @@ static const char *offload_argument(const struct ul_emitter *emitter)
     return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
 }
 
+/* The functions by which a root runs. */
+static void put_run(struct ul_emitter *emitter)
+{
+    const char *prefix = ul_emit_root_prefix(emitter), *model = ul_emit_root_model(emitter);
+    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
+    ul_text_printf(emitter->text,
+                   "int %s_run(void *arena, const void *const *from, void *const *to,\n"
+                   "    struct ul_failure *failure)\n{\n"
+                   "    return (int)ul_run_entry(&%s, %u, arena, 0, from, to, NULL, NULL, "
+                   "failure);\n}\n\n",
+                   prefix, model, ul_emit_root_entry(emitter, UL_PROGRAM_RUN));
+    if (emitter->program->entries[set_up].input_count > 0)
+        ul_text_printf(emitter->text,
+                       "int %s_set_up(void *arena, const void *const *from, "
+                       "struct ul_failure *failure)\n{\n"
+                       "    return (int)ul_run_entry(&%s, %u, arena, 0, from, NULL, NULL, NULL, "
+                       "failure);\n}\n\n",
+                       prefix, model, set_up);
+}
+
 /* The functions that model.h declares. */
 static void put_functions(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
-    const char *prefix = emitter->options->prefix;
+    const char *prefix = emitter->options->prefix, *model = ul_emit_root_model(emitter);
     ul_text_printf(text,
                    "\nint %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_run_init_with(&%s_model, arena, bytes, 0, %s, weights, "
-                   "failure);\n}\n\n"
-                   "int %s_run(void *arena, const void *const *from, void *const *to,\n"
-                   "    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_run_once(&%s_model, arena, from, to, NULL, NULL, "
-                   "failure);\n}\n\n"
-                   "void %s_done(void *arena)\n{\n    ul_run_done(&%s_model, arena);\n}\n",
-                   prefix, offload_argument(emitter), prefix,
-                   emitter->transfer_count > 0 ? "offload" : "NULL", prefix, prefix, prefix,
-                   prefix);
-    if (emitter->program->entries[UL_PROGRAM_SET_UP].input_count > 0)
-        ul_text_printf(text,
-                       "\nint %s_set_up(void *arena, const void *const *from, "
-                       "struct ul_failure *failure)\n{\n"
-                       "    return (int)ul_run_set_up(&%s_model, arena, from, failure);\n}\n",
-                       prefix, prefix);
+                   "    return (int)ul_run_init_with(&%s, arena, bytes, 0, %s, weights, "
+                   "failure);\n}\n\n",
+                   prefix, offload_argument(emitter), model,
+                   emitter->transfer_count > 0 ? "offload" : "NULL");
+    ul_emit_each_root(emitter, put_run);
+    ul_text_printf(text, "void %s_done(void *arena)\n{\n    ul_run_done(&%s, arena);\n}\n", prefix,
+                   model);
     ul_emit_training_functions(emitter, "void *arena");
 }
 
@@ -213,13 +224,12 @@ static void put_stack(struct ul_emitter *emitter, const char *big)
                    big, stack_bytes);
 }
 
-static void put_model_h(struct ul_emitter *emitter)
+/* How the program begins. */
+static void put_begin(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix;
     const char *big = ul_emit_upper(emitter->arena, prefix);
     struct ul_text *text = emitter->text;
-    ul_emit_header_begin(emitter,
-                         "The model as a library: one buffer, two calls, no other memory.");
     put_stack(emitter, big);
     if (emitter->transfer_count > 0)
         ul_text_printf(
@@ -241,6 +251,12 @@ static void put_model_h(struct ul_emitter *emitter)
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
                    prefix, offload_argument(emitter));
+}
+
+/* How a root runs. */
+static void put_run_text(struct ul_emitter *emitter)
+{
+    struct ul_text *text = emitter->text;
     if (emitter->program->options.io_caller)
         ul_text_put(text,
                     "/* One run, which reads `inputs` and writes `outputs` in place; none may be "
@@ -249,23 +265,40 @@ static void put_model_h(struct ul_emitter *emitter)
         ul_text_printf(
             text,
             "/* One run. A NULL input is already in its place in the arena, a NULL output "
-            "stays there\n * (%s_model.inputs[i].offset_bytes). ",
-            prefix);
+            "stays there\n * (%s.inputs[i].offset_bytes). ",
+            ul_emit_root_model(emitter));
     ul_text_printf(
         text,
         "%s;\n"
         " * thread-safe for each arena. */\n"
         "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
-        "    struct ul_failure *failure);\n\n%s%s"
-        "/* Gives back what a numerical library took for an arena that was made ready; the "
-        "arena's\n * own memory stays the caller's. */\n"
-        "void %s_done(void *arena);\n\n",
+        "    struct ul_failure *failure);\n\n%s%s",
         emitter->needs_library
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
-        prefix, ul_emit_set_up_text(emitter, "void *arena"),
-        ul_emit_training_text(emitter, "void *arena"), prefix);
+        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter, "void *arena"),
+        ul_emit_training_text(emitter, "void *arena"));
+}
+
+static void put_model_h(struct ul_emitter *emitter)
+{
+    bool is_program = (emitter->part & UL_EMIT_PROGRAM) != 0;
+    ul_emit_header_begin(emitter,
+                         emitter->part == UL_EMIT_ROOT
+                             ? "What runs in the library's buffer."
+                             : "The model as a library: one buffer, two calls, no other memory.");
+    if (is_program)
+        put_begin(emitter);
+    if ((emitter->part & UL_EMIT_ROOT) != 0)
+        put_run_text(emitter);
+    if (is_program)
+        ul_text_printf(
+            emitter->text,
+            "/* Gives back what a numerical library took for an arena that was made ready; the "
+            "arena's\n * own memory stays the caller's. */\n"
+            "void %s_done(void *arena);\n\n",
+            emitter->options->prefix);
     ul_emit_header_end(emitter);
 }
 
@@ -468,7 +501,7 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
 {
     static const struct ul_emit_file files[] = {
         {.name = ".c", .put = put_model_c, .is_suffix = true},
-        {.name = ".h", .put = put_model_h, .is_suffix = true},
+        {.name = ".h", .put = put_model_h, .is_suffix = true, .is_header = true},
         {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
         {.name = "rom.S", .put = put_rom, .is_rom = true},
         {.name = "Makefile", .put = put_makefile, .is_single = true},

@@ -350,6 +350,25 @@ static bool may_fault(const struct ul_emitter *emitter)
     return found;
 }
 
+/* The functions by which a root runs. */
+static void put_run(struct ul_emitter *emitter)
+{
+    const char *prefix = ul_emit_root_prefix(emitter), *model = ul_emit_root_model(emitter);
+    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
+    ul_text_printf(emitter->text,
+                   "int %s_run(struct ul_context *context, const void *const *from, void *const "
+                   "*to,\n    struct ul_failure *failure)\n{\n"
+                   "    return (int)ul_device_run(&%s, context, %u, from, to, failure);\n}\n\n",
+                   prefix, model, ul_emit_root_entry(emitter, UL_PROGRAM_RUN));
+    if (emitter->program->entries[set_up].input_count > 0)
+        ul_text_printf(emitter->text,
+                       "int %s_set_up(struct ul_context *context, const void *const *from,\n"
+                       "    struct ul_failure *failure)\n{\n"
+                       "    return (int)ul_device_run(&%s, context, %u, from, NULL, "
+                       "failure);\n}\n\n",
+                       prefix, model, set_up);
+}
+
 static void put_body(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
@@ -386,20 +405,14 @@ static void put_body(struct ul_emitter *emitter)
         text,
         "\nint %s_open(struct ul_context **context, void *arena, size_t bytes, void *stream,\n"
         "    const struct ul_weights_source *weights, struct ul_failure *failure)\n{\n"
-        "    return (int)ul_device_open(&%s_model, context, arena, bytes, stream, weights, "
-        "failure);\n}\n\n"
-        "int %s_run(struct ul_context *context, const void *const *from, void *const *to,\n"
-        "    struct ul_failure *failure)\n{\n"
-        "    return (int)ul_device_run(&%s_model, context, from, to, failure);\n}\n\n"
-        "void %s_close(struct ul_context *context)\n{\n"
-        "    ul_device_close(&%s_model, context);\n}\n",
-        prefix, prefix, prefix, prefix, prefix, prefix);
-    if (program->entries[UL_PROGRAM_SET_UP].input_count > 0)
-        ul_text_printf(text,
-                       "\nint %s_set_up(struct ul_context *context, const void *const *from,\n"
-                       "    struct ul_failure *failure)\n{\n"
-                       "    return (int)ul_device_set_up(&%s_model, context, from, failure);\n}\n",
-                       prefix, prefix);
+        "    return (int)ul_device_open(&%s, context, arena, bytes, stream, weights, "
+        "failure);\n}\n\n",
+        prefix, ul_emit_root_model(emitter));
+    ul_emit_each_root(emitter, put_run);
+    ul_text_printf(text,
+                   "void %s_close(struct ul_context *context)\n{\n"
+                   "    ul_device_close(&%s, context);\n}\n",
+                   prefix, ul_emit_root_model(emitter));
     ul_emit_training_functions(emitter, "struct ul_context *context");
 }
 
@@ -416,16 +429,13 @@ static void put_model_c(struct ul_emitter *emitter)
     ul_text_put(emitter->text, body);
 }
 
-static void put_model_h(struct ul_emitter *emitter)
+/* How a program begins. */
+static void put_open(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix;
     const char *big = ul_emit_upper(emitter->arena, prefix);
-    struct ul_text *text = emitter->text;
-    ul_emit_header_begin(emitter,
-                         "The model as a library: one buffer of device memory, three calls, C.");
     ul_text_printf(
-        text,
-        "struct ul_context;\n\n"
+        emitter->text,
         "/* Makes a context on the current device: reads the weights into its arena and captures\n"
         " * the run. `arena`: device memory of the caller's, at least %s_ARENA_BYTES, aligned\n"
         " * to %s_ARENA_ALIGN; NULL: one cudaMalloc of exactly that. `stream`: the caller's\n"
@@ -440,6 +450,12 @@ static void put_model_h(struct ul_emitter *emitter)
         "int %s_open(struct ul_context **context, void *arena, size_t bytes, void *stream,\n"
         "    const struct ul_weights_source *weights, struct ul_failure *failure);\n\n",
         big, big, prefix);
+}
+
+/* How a root runs. */
+static void put_run_text(struct ul_emitter *emitter)
+{
+    struct ul_text *text = emitter->text;
     ul_text_put(text,
                 "/* One run, complete when it returns; `inputs` and `outputs` are memory of ");
     if (emitter->program->options.io_caller)
@@ -462,18 +478,35 @@ static void put_model_h(struct ul_emitter *emitter)
                        "the host or of\n"
                        " * the device. A NULL input is already in its place in the arena, a NULL "
                        "output stays\n"
-                       " * there (%s_model.inputs[i].offset_bytes).\n",
-                       prefix);
+                       " * there (%s.inputs[i].offset_bytes).\n",
+                       ul_emit_root_model(emitter));
     ul_text_printf(
         text,
         " * Allocates nothing; a context is used by one thread at a time, any number of contexts\n"
         " * may run on arenas of their own. */\n"
         "int %s_run(struct ul_context *context, const void *const *inputs, void *const *outputs,\n"
-        "    struct ul_failure *failure);\n\n%s%s"
-        "/* Gives back what was taken; the caller's arena and stream stay the caller's. */\n"
-        "void %s_close(struct ul_context *context);\n\n",
-        prefix, ul_emit_set_up_text(emitter, "struct ul_context *context"),
-        ul_emit_training_text(emitter, "struct ul_context *context"), prefix);
+        "    struct ul_failure *failure);\n\n%s%s",
+        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter, "struct ul_context *context"),
+        ul_emit_training_text(emitter, "struct ul_context *context"));
+}
+
+static void put_model_h(struct ul_emitter *emitter)
+{
+    bool is_program = (emitter->part & UL_EMIT_PROGRAM) != 0;
+    ul_emit_header_begin(
+        emitter, emitter->part == UL_EMIT_ROOT
+                     ? "What runs in the library's buffer of device memory."
+                     : "The model as a library: one buffer of device memory, three calls, C.");
+    ul_text_put(emitter->text, "struct ul_context;\n\n");
+    if (is_program)
+        put_open(emitter);
+    if ((emitter->part & UL_EMIT_ROOT) != 0)
+        put_run_text(emitter);
+    if (is_program)
+        ul_text_printf(emitter->text,
+                       "/* Gives back what was taken; the caller's arena and stream stay the "
+                       "caller's. */\nvoid %s_close(struct ul_context *context);\n\n",
+                       emitter->options->prefix);
     ul_emit_header_end(emitter);
 }
 
@@ -596,7 +629,7 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
     static const struct ul_emit_file files[] = {
         {.name = "kernels.cu", .put = put_kernels_cu},
         {.name = ".c", .put = put_model_c, .is_suffix = true},
-        {.name = ".h", .put = put_model_h, .is_suffix = true},
+        {.name = ".h", .put = put_model_h, .is_suffix = true, .is_header = true},
         {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
         {.name = "Makefile", .put = put_makefile, .is_single = true},
         {.name = NULL}};

@@ -23,14 +23,20 @@ static uint32_t index_in(const ul_value_id *values, uint32_t count, ul_value_id 
 static struct ul_emit_place callers_place(const struct ul_emitter *emitter,
                                           const struct ul_program_place *place)
 {
-    const struct ul_block *block = &emitter->program->graph->blocks[0];
-    uint32_t input = index_in(block->inputs, block->input_count, place->value);
-    if (input != UL_NONE && place->kind != UL_PLACE_DONATED)
-        return (struct ul_emit_place){.space = UL_EMIT_INPUT, .index = input};
-    uint32_t output = index_in(block->outputs, block->output_count,
-                               place->kind == UL_PLACE_DONATED ? place->output : place->value);
-    UL_ASSERT(output != UL_NONE);
-    return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = output};
+    const struct ul_graph *graph = emitter->program->graph;
+    bool is_donated = place->kind == UL_PLACE_DONATED;
+    ul_value_id made = is_donated ? place->output : place->value;
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        const struct ul_block *root = &graph->blocks[r];
+        uint32_t input = index_in(root->inputs, root->input_count, place->value);
+        uint32_t output = index_in(root->outputs, root->output_count, made);
+        if (input != UL_NONE && !is_donated)
+            return (struct ul_emit_place){.space = UL_EMIT_INPUT, .index = input};
+        if (output != UL_NONE)
+            return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = output};
+    }
+    UL_ASSERT(false); /* the caller has buffers for nothing else */
+    return (struct ul_emit_place){.space = UL_EMIT_OUTPUT};
 }
 
 static struct ul_emit_place place_of(const struct ul_emitter *emitter, uint32_t place,
@@ -200,6 +206,8 @@ void ul_emit_step(struct ul_emitter *emitter, uint32_t position, uint32_t indent
 void ul_emit_find_entries(struct ul_emitter *emitter)
 {
     uint32_t count = emitter->plan->position_count;
+    emitter->entry_runs = UL_NEW_ARRAY(emitter->arena, bool *, emitter->program->entry_count);
+    emitter->joined = UL_NEW_ARRAY(emitter->arena, uint32_t *, emitter->program->entry_count);
     for (uint32_t e = 0; e < emitter->program->entry_count; e++) {
         emitter->entry_runs[e] = UL_NEW_ARRAY(emitter->arena, bool, (uint64_t)count + 1);
         ul_program_mark_entry(emitter->program, emitter->plan, e, emitter->arena,
@@ -294,6 +302,37 @@ void ul_emit_find_scratch(struct ul_emitter *emitter)
 
 /* ---- files ---- */
 
+const struct ul_block *ul_emit_root(const struct ul_emitter *emitter)
+{
+    return &emitter->program->graph->blocks[emitter->root];
+}
+
+const char *ul_emit_root_prefix(const struct ul_emitter *emitter)
+{
+    bool is_only = emitter->program->graph->root_count == 1;
+    return is_only ? emitter->options->prefix : ul_emit_root(emitter)->name;
+}
+
+const char *ul_emit_root_model(const struct ul_emitter *emitter)
+{
+    return ul_arena_printf(emitter->arena, "%s_model", ul_emit_root_prefix(emitter));
+}
+
+void ul_emit_each_root(struct ul_emitter *emitter, void (*put)(struct ul_emitter *))
+{
+    for (uint32_t r = 0; r < emitter->program->graph->root_count; r++) {
+        emitter->root = r;
+        put(emitter);
+    }
+    emitter->root = 0;
+}
+
+uint32_t ul_emit_root_entry(const struct ul_emitter *emitter, uint32_t entry)
+{
+    UL_ASSERT(entry < UL_PROGRAM_ROOT_ENTRIES || emitter->root == 0);
+    return emitter->root * UL_PROGRAM_ROOT_ENTRIES + entry;
+}
+
 const char *ul_emit_upper(struct ul_arena *arena, const char *prefix)
 {
     char *copy = ul_arena_copy_string(arena, prefix);
@@ -305,7 +344,7 @@ const char *ul_emit_upper(struct ul_arena *arena, const char *prefix)
 /* Scale and zero-point of what a float model's edge is in integers. */
 static void put_edges(struct ul_emitter *emitter, const char *big)
 {
-    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    const struct ul_block *block = ul_emit_root(emitter);
     bool any = false;
     for (uint32_t i = 0; i < block->input_count + block->output_count; i++) {
         bool input = i < block->input_count;
@@ -329,21 +368,23 @@ static void put_edges(struct ul_emitter *emitter, const char *big)
         ul_text_put(emitter->text, "\n");
 }
 
-void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
+/* The inputs and outputs of the root, a line each. */
+static void put_ports(struct ul_emitter *emitter)
 {
-    const char *big = ul_emit_upper(emitter->arena, emitter->options->prefix);
+    const char *big = ul_emit_upper(emitter->arena, ul_emit_root_prefix(emitter));
+    const struct ul_graph *graph = emitter->program->graph;
+    const struct ul_block *block = ul_emit_root(emitter);
     struct ul_text *text = emitter->text;
-    const struct ul_block *block = &emitter->program->graph->blocks[0];
-    ul_text_printf(text, "/* %s\n * Inputs and outputs, in order:\n", purpose);
+    ul_text_put(text, " * Inputs and outputs, in order:\n");
     for (uint32_t i = 0; i < block->input_count + block->output_count; i++) {
         bool input = i < block->input_count;
         ul_value_id value = input ? block->inputs[i] : block->outputs[i - block->input_count];
-        const struct ul_value *info = &emitter->program->graph->values[value];
+        const struct ul_value *info = &graph->values[value];
         ul_text_printf(text, " *   %s %u: ", input ? "input" : "output",
                        input ? i : i - block->input_count);
-        emit_comment(text, info->name);
+        emit_comment(text, ul_root_plain_name(graph, emitter->root, info->name));
         ul_text_put(text, " ");
-        struct ul_type type = ul_value_edge_type(emitter->program->graph, value);
+        struct ul_type type = ul_value_edge_type(graph, value);
         ul_type_print(text, &type);
         if (info->edge_scale != 0) {
             ul_text_put(text, " = (x - zero) * scale: see");
@@ -352,28 +393,59 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
         }
         if (info->donor != UL_NONE) {
             ul_text_put(text, ", overwrites ");
-            emit_comment(text, emitter->program->graph->values[info->donor].name);
+            emit_comment(text,
+                         ul_root_plain_name(graph, emitter->root, graph->values[info->donor].name));
         }
         ul_text_put(text, "\n");
     }
+}
+
+/* The headers of the roots, which a program of several includes. */
+static void put_root_headers(struct ul_emitter *emitter)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        ul_text_printf(emitter->text, "#include \"%s.h\"\n", graph->blocks[r].name);
+}
+
+void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
+{
+    bool is_program = (emitter->part & UL_EMIT_PROGRAM) != 0;
+    bool is_root = (emitter->part & UL_EMIT_ROOT) != 0;
+    const char *prefix = is_root ? ul_emit_root_prefix(emitter) : emitter->options->prefix;
+    const char *big = ul_emit_upper(emitter->arena, prefix);
+    struct ul_text *text = emitter->text;
+    const struct ul_block *block = ul_emit_root(emitter);
+    ul_text_printf(text, "/* %s\n", purpose);
+    if (is_root)
+        put_ports(emitter);
     ul_text_printf(text,
                    " * " UL_EMIT_SPDX
-                   " */\n#ifndef ULLAGE_%s_H\n#define ULLAGE_%s_H\n\n#include \"ul_model.h\"\n\n"
-                   "#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
-                   "#if defined(__GNUC__)\n#pragma GCC visibility push(default)\n#endif\n\n"
-                   "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
-                   "#define %s_ARENA_ALIGN %" PRIu64 "\n"
+                   " */\n#ifndef ULLAGE_%s_H\n#define ULLAGE_%s_H\n\n#include \"ul_model.h\"\n",
+                   big, big);
+    if (!is_root)
+        put_root_headers(emitter);
+    ul_text_put(text, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
+                      "#if defined(__GNUC__)\n#pragma GCC visibility push(default)\n#endif\n\n");
+    if (is_program)
+        ul_text_printf(text,
+                       "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
+                       "#define %s_ARENA_ALIGN %" PRIu64 "\n%s",
+                       big, emitter->plan->reserved_bytes[0], big, emitter->plan->alignment_bytes,
+                       is_root ? "" : "\n");
+    if (!is_root)
+        return;
+    ul_text_printf(text,
                    "#define %s_INPUT_COUNT %u\n#define %s_OUTPUT_COUNT %u\n\n"
-                   "extern const struct ul_model %s_model;\n\n",
-                   big, big, big, emitter->plan->reserved_bytes[0], big,
-                   emitter->plan->alignment_bytes, big, block->input_count, big,
-                   block->output_count, emitter->options->prefix);
+                   "extern const struct ul_model %s;\n\n",
+                   big, block->input_count, big, block->output_count, ul_emit_root_model(emitter));
     put_edges(emitter, big);
 }
 
 const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)
 {
-    if (emitter->program->entries[UL_PROGRAM_SET_UP].input_count == 0)
+    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
+    if (emitter->program->entries[set_up].input_count == 0)
         return "";
     return ul_arena_printf(
         emitter->arena,
@@ -383,7 +455,7 @@ const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)
         "all\n"
         " * begins anew. A NULL one stays as it is. */\n"
         "int %s_set_up(%s, const void *const *inputs, struct ul_failure *failure);\n\n",
-        emitter->options->prefix, handle);
+        ul_emit_root_prefix(emitter), handle);
 }
 
 void ul_emit_main_c(struct ul_emitter *emitter)

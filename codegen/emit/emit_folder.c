@@ -3,7 +3,7 @@
 #include "codegen/emit/emit_internal.h"
 
 static enum ul_status write_text(struct ul_emitter *emitter, const char *directory,
-                                 const struct ul_emit_file *file)
+                                 const char *stem, const struct ul_emit_file *file)
 {
     struct ul_text text;
     ul_text_init(&text, emitter->arena);
@@ -11,8 +11,24 @@ static enum ul_status write_text(struct ul_emitter *emitter, const char *directo
     file->put(emitter);
     ul_emit_add_includes(emitter, text.data, text.length);
     const char *path = ul_arena_printf(emitter->arena, "%s/%s%s", directory,
-                                       file->is_suffix ? ul_emit_stem(emitter) : "", file->name);
+                                       file->is_suffix ? stem : "", file->name);
     return ul_file_write(path, text.data, text.length, emitter->diag);
+}
+
+/* One header; of a program of several roots, one more for each of them. */
+static enum ul_status write_headers(struct ul_emitter *emitter, const char *directory,
+                                    const struct ul_emit_file *file)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    bool has_roots = graph->root_count > 1;
+    emitter->part = has_roots ? UL_EMIT_PROGRAM : UL_EMIT_BOTH;
+    UL_TRY(write_text(emitter, directory, ul_emit_stem(emitter), file));
+    emitter->part = has_roots ? UL_EMIT_ROOT : UL_EMIT_BOTH;
+    for (; has_roots && emitter->root < graph->root_count; emitter->root++)
+        UL_TRY(write_text(emitter, directory, graph->blocks[emitter->root].name, file));
+    emitter->part = UL_EMIT_BOTH;
+    emitter->root = 0;
+    return UL_OK;
 }
 
 /* Of a library, those that are alike on all targets. */
@@ -39,7 +55,8 @@ static enum ul_status write_files(struct ul_emitter *emitter, const char *direct
 {
     for (const struct ul_emit_file *file = files; file->name != NULL; file++) {
         if (is_due(emitter, file))
-            UL_TRY(write_text(emitter, directory, file));
+            UL_TRY(file->is_header ? write_headers(emitter, directory, file)
+                                   : write_text(emitter, directory, ul_emit_stem(emitter), file));
     }
     return UL_OK;
 }
@@ -56,6 +73,7 @@ enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_langu
                                  .options = options,
                                  .diag = diag,
                                  .included = &included,
+                                 .part = UL_EMIT_BOTH,
                                  .language = language};
     ul_emit_find_scratch(&emitter);
     ul_emit_find_transfers(&emitter);

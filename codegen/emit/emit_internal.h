@@ -36,7 +36,7 @@ struct ul_emit_file {
     bool is_single;  /* only where it is built by itself: not one of several models */
     bool is_alone;   /* only of a library alone */
     /* Behind the name that the model has here, or the prefix: ".c" for model.c. */
-    bool is_suffix;
+    bool is_suffix, is_header; /* a header: one for each part of the program */
 };
 
 /* What a library is built of, as make and CMake are told it: words with blanks between. */
@@ -98,6 +98,10 @@ struct ul_emit_names {
     uint32_t count, capacity;
 };
 
+/* What a header declares: the program, which begins and ends, or a root of it, which runs. Of a
+ * program of one root both are one header. */
+enum ul_emit_part { UL_EMIT_PROGRAM = 1, UL_EMIT_ROOT = 2, UL_EMIT_BOTH = 3 };
+
 struct ul_emitter {
     struct ul_arena *arena;
     const struct ul_program *program;
@@ -106,11 +110,13 @@ struct ul_emitter {
     struct ul_diag *diag;
     const struct ul_emit_language *language;
     struct ul_text *text;
-    struct ul_emit_names *included;           /* of the runtime, by what is written */
-    uint64_t *scratch_offsets;                /* per position */
-    bool *entry_runs[UL_PROGRAM_ENTRY_COUNT]; /* per position */
-    uint32_t *joined[UL_PROGRAM_ENTRY_COUNT]; /* per position: ul_program_find_joined */
-    struct ul_emit_joint *joints;             /* distinct, as they come */
+    struct ul_emit_names *included; /* of the runtime, by what is written */
+    uint64_t *scratch_offsets;      /* per position */
+    ul_block_id root;               /* that is written */
+    enum ul_emit_part part;         /* that a header or a definition is of */
+    bool **entry_runs;              /* per entry and position */
+    uint32_t **joined;              /* likewise: ul_program_find_joined */
+    struct ul_emit_joint *joints;   /* distinct, as they come */
     uint32_t joint_count, joint_capacity;
     struct ul_emit_transfer *transfers; /* per position, of those that are one */
     uint32_t transfer_count;
@@ -162,6 +168,15 @@ uint32_t ul_emit_joined(const struct ul_emitter *emitter, uint32_t entry, uint32
 uint32_t ul_emit_joint(struct ul_emitter *emitter, const uint32_t *positions, uint32_t count);
 /* Finds the scratch of each position in the plan's ranges; before anything is emitted. */
 void ul_emit_find_scratch(struct ul_emitter *emitter);
+/* The block of the root that is written, and what its names in C begin with. */
+const struct ul_block *ul_emit_root(const struct ul_emitter *emitter);
+const char *ul_emit_root_prefix(const struct ul_emitter *emitter);
+/* The constant description of the root; of the first one where the program is written. */
+const char *ul_emit_root_model(const struct ul_emitter *emitter);
+/* Calls `put` for each root. */
+void ul_emit_each_root(struct ul_emitter *emitter, void (*put)(struct ul_emitter *));
+/* The entry of the root that is written, as UL_PROGRAM_RUN. */
+uint32_t ul_emit_root_entry(const struct ul_emitter *emitter, uint32_t entry);
 /* The prefix in capitals. */
 const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
 /* model.h up to its functions; ul_emit_header_end is what stands behind them. */

@@ -7,8 +7,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Of which programs a row is; on the host, with or without values that leave the arena. */
-enum whose { OF_ALL, OF_TRAINING, OF_HOST, OF_OFFLOAD, OF_DEVICE };
+/* Which programs have a row, and whether a root has it or the program; on the host, with or without
+ * values that leave the arena. */
+enum whose { OF_ALL, OF_ROOT, OF_TRAINING, OF_HOST, OF_OFFLOAD, OF_DEVICE };
 
 /* Words in braces are those of fill(). */
 struct row {
@@ -39,13 +40,13 @@ static const struct row rows[] = {
     {OF_ALL, "uint64_t", "weights_bytes", "void", "return UINT64_C({weights bytes});", ""},
     {OF_ALL, "uint32_t", "thread_count", "void",
      "return {m}.thread_count != 0 ? {m}.thread_count : 1;", ""},
-    {OF_ALL, "uint32_t", "input_count", "void", "return {m}.input_count;",
+    {OF_ROOT, "uint32_t", "input_count", "void", "return {m}.input_count;",
      "\n/* Inputs and outputs by number. A type is that of ONNX's TensorProto.DataType; a space "
      "is\n"
      " * an enum ul_space: where the bytes lie while it runs, at an offset of the arena, or in "
      "the\n"
      " * caller's buffer, which then may not be NULL. `donated` as in struct ul_rt_tensor. */\n"},
-    {OF_ALL, "uint32_t", "output_count", "void", "return {m}.output_count;", ""},
+    {OF_ROOT, "uint32_t", "output_count", "void", "return {m}.output_count;", ""},
 };
 
 /* Of inputs, outputs and parameters, by number. */
@@ -89,7 +90,7 @@ static const struct row calls[] = {
      "with\n"
      " * its 0: the length of the whole, as snprintf. A failure takes {p}_failure_bytes(). */\n"},
     {OF_ALL, "size_t", "failure_bytes", "void", "return sizeof(struct ul_failure);", ""},
-    {OF_ALL, "int", "failure_text", "const struct ul_failure *failure, char *text, size_t bytes",
+    {OF_ROOT, "int", "failure_text", "const struct ul_failure *failure, char *text, size_t bytes",
      "return ul_failure_text(text, bytes, &{m}, failure);", ""},
     {OF_ALL, "const struct ul_weights_source *", "weights", "void", "return {weights};",
      "\n/* The weights that lie in the library; NULL: none do. */\n"},
@@ -219,7 +220,7 @@ static void fill(const struct ul_emitter *emitter, struct ul_text *text, const c
         on_host ? ul_program_stack_bytes(emitter->program, emitter->plan, &library_bytes) : 0;
     const char *const words[][2] = {
         {"p", options->prefix},
-        {"m", ul_arena_printf(arena, "%s_model", options->prefix)},
+        {"m", ul_emit_root_model(emitter)},
         {"model sha256", options->model_sha256},
         {"plan sha256", options->plan_sha256},
         {"stack bytes", ul_arena_printf(arena, "%" PRIu64, stack_bytes)},
@@ -246,6 +247,7 @@ static bool is_of(const struct ul_emitter *emitter, enum whose whose)
     bool on_host = emitter->language->runs_on_host, offloads = emitter->transfer_count > 0;
     switch (whose) {
     case OF_ALL:
+    case OF_ROOT:
         return true;
     case OF_TRAINING:
         return emitter->program->options.training != NULL;
@@ -262,13 +264,16 @@ static bool is_of(const struct ul_emitter *emitter, enum whose whose)
 static void put_function(const struct ul_emitter *emitter, struct ul_text *text,
                          const struct row *row, bool defines)
 {
-    if (!is_of(emitter, row->whose))
+    bool is_of_root = row->whose == OF_ROOT;
+    const char *prefix = is_of_root ? ul_emit_root_prefix(emitter) : emitter->options->prefix;
+    enum ul_emit_part part = is_of_root ? UL_EMIT_ROOT : UL_EMIT_PROGRAM;
+    if (!is_of(emitter, row->whose) || (emitter->part & part) == 0)
         return;
     if (!defines)
         fill(emitter, text, row->comment);
     bool is_pointer = row->result[strlen(row->result) - 1] == '*';
     ul_text_printf(text, "%s%s%s%s_%s(%s)", defines ? "\n" : "", row->result, is_pointer ? "" : " ",
-                   emitter->options->prefix, row->name, row->arguments);
+                   prefix, row->name, row->arguments);
     if (!defines) {
         ul_text_put(text, ";\n");
         return;
@@ -294,7 +299,7 @@ static void put_fields(const struct ul_emitter *emitter, struct ul_text *text, c
         const struct field *field = &fields[i];
         bool is_type = strcmp(field->result, "int32_t") == 0;
         struct row row = {
-            is_parameter ? OF_TRAINING : OF_ALL,
+            is_parameter ? OF_TRAINING : OF_ROOT,
             field->result,
             ul_arena_printf(emitter->arena, "%s_%s", kind, field->name),
             "uint32_t number",
@@ -324,6 +329,11 @@ void ul_emit_header_end(struct ul_emitter *emitter)
                                "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }
 
+static void put_root_answers(struct ul_emitter *emitter)
+{
+    put_all(emitter, emitter->text, true);
+}
+
 static void put_library_body(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix;
@@ -334,7 +344,15 @@ static void put_library_body(struct ul_emitter *emitter)
                        "    .size_bytes = UINT64_C(%" PRIu64 "),\n    .read = ul_binding_read,\n"
                        "    .context = (void *)&%s_inside,\n};\n",
                        prefix, weights_bytes(emitter), prefix);
+    if (emitter->program->graph->root_count == 1) {
+        put_all(emitter, emitter->text, true);
+        return;
+    }
+    emitter->part = UL_EMIT_PROGRAM;
     put_all(emitter, emitter->text, true);
+    emitter->part = UL_EMIT_ROOT;
+    ul_emit_each_root(emitter, put_root_answers);
+    emitter->part = UL_EMIT_BOTH;
 }
 
 void ul_emit_library_c(struct ul_emitter *emitter)

@@ -75,9 +75,10 @@ static void put_dims(struct ul_emitter *emitter, const char *name, const ul_valu
 
 /* As in ul_model.h: of an input 1 + the number of the output that overwrites it; of such an output,
  * 1 + that of the input, or UL_DONATED_WEIGHT; 0: neither. */
-static uint32_t donation_partner(const struct ul_graph *graph, ul_value_id value)
+static uint32_t donation_partner(const struct ul_emitter *emitter, ul_value_id value)
 {
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_graph *graph = emitter->program->graph;
+    const struct ul_block *root = ul_emit_root(emitter);
     for (uint32_t i = 0; i < root->input_count; i++) {
         if (root->inputs[i] == graph->values[value].donor)
             return i + 1;
@@ -102,7 +103,7 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
     for (uint32_t i = 0; i < count; i++) {
         const struct ul_value *info = &graph->values[values[i]];
         ul_text_put(text, "    {");
-        ul_emit_string(text, info->name);
+        ul_emit_string(text, ul_root_plain_name(graph, emitter->root, info->name));
         const struct ul_type type = ul_value_edge_type(graph, values[i]);
         ul_text_printf(text, ", (enum ul_rt_type)%d, %u, ", (int)type.dtype, type.rank);
         if (info->type.rank == 0)
@@ -116,7 +117,7 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
         ul_text_printf(text, ", %" PRIu64 ", %s, %" PRIu64 ", %u},\n", ul_type_bytes(&type),
                        ul_emit_space_name(place.space),
                        place.offset_bytes + (uint64_t)info->view.offset_bytes,
-                       donation_partner(graph, values[i]));
+                       donation_partner(emitter, values[i]));
     }
     ul_text_put(text, "};\n");
 }
@@ -627,20 +628,22 @@ static void put_rows(struct ul_emitter *emitter)
                    rows->holes_bytes);
 }
 
-static void put_array(struct ul_text *text, const char *field, uint32_t count)
+static void put_array(struct ul_text *text, const char *field, const char *array, uint32_t count)
 {
     if (count > 0)
-        ul_text_printf(text, "    .%s = %s,\n", field, field);
+        ul_text_printf(text, "    .%s = %s,\n", field, array);
 }
 
-/* How long the tables are that a program can do without. */
+/* How long the tables are that all roots share: those of weights, and those that a program can do
+ * without. */
 struct tables {
+    uint32_t section_count, splat_count;
     uint32_t range_count, offload_range_count, view_count, shape_count, operand_count, bare_begin;
 };
 
 static struct tables put_optional_tables(struct ul_emitter *emitter)
 {
-    struct tables tables;
+    struct tables tables = {.section_count = 0};
     struct operands operands = {.rows = number_ranges(emitter)};
     ul_text_init(&operands.text, emitter->arena);
     ul_text_put(emitter->text, "#ifndef UL_NO_TABLES\n");
@@ -707,21 +710,44 @@ static void put_offload(struct ul_emitter *emitter)
     ul_text_put(text, ",\n");
 }
 
-static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t splats)
+static void put_offloading(struct ul_emitter *emitter)
 {
-    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    if (emitter->language->runs_on_host && emitter->transfer_count > 0)
+        ul_text_put(emitter->text, "static const struct ul_offloading offloading = {\n"
+                                   "    .attach = ul_offload_attach,\n    .of = ul_offload_of,\n"
+                                   "    .save = ul_offload_save,\n    .load = ul_offload_load,\n"
+                                   "    .finish = ul_offload_finish,\n};\n\n");
+}
+
+/* The descriptions of all roots, of which the header declares each. */
+static void put_roots(struct ul_emitter *emitter)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    if (graph->root_count == 1)
+        return;
+    ul_text_put(emitter->text, "static const struct ul_model *const roots[] = {");
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        ul_text_printf(emitter->text, "%s&%s_model", r == 0 ? "" : ", ", graph->blocks[r].name);
+    ul_text_put(emitter->text, "};\n\n");
+}
+
+/* The name of an array of the root, of its inputs or outputs. */
+static const char *array_of(const struct ul_emitter *emitter, const char *name)
+{
+    bool is_only = emitter->program->graph->root_count == 1;
+    return is_only ? name
+                   : ul_arena_printf(emitter->arena, "%s_%s", ul_emit_root(emitter)->name, name);
+}
+
+static void put_model(struct ul_emitter *emitter, const struct tables *tables)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    const struct ul_block *block = ul_emit_root(emitter);
     const struct ul_plan *plan = emitter->plan;
     struct ul_text *text = emitter->text;
     bool loads = !emitter->program->options.weights_rom;
-    struct tables tables = put_optional_tables(emitter);
-    if (emitter->language->runs_on_host && emitter->transfer_count > 0)
-        ul_text_put(text, "static const struct ul_offloading offloading = {\n"
-                          "    .attach = ul_offload_attach,\n    .of = ul_offload_of,\n"
-                          "    .save = ul_offload_save,\n    .load = ul_offload_load,\n"
-                          "    .finish = ul_offload_finish,\n};\n\n");
-    ul_text_printf(text,
-                   "const struct ul_model %s_model = {\n    .name = ", emitter->options->prefix);
-    ul_emit_string(text, emitter->program->graph->name);
+    ul_text_printf(text, "const struct ul_model %s = {\n    .name = ", ul_emit_root_model(emitter));
+    ul_emit_string(text, graph->root_count == 1 ? graph->name : block->name);
     ul_text_printf(text, ",\n    .compiler = \"ullage " UL_VERSION "\",\n    .target = \"%s\",\n",
                    emitter->program->options.target->traits.name);
     put_numbers(text, emitter->program);
@@ -744,40 +770,62 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     if (emitter->transfer_count > 0)
         put_offload(emitter);
     if (emitter->language->runs_on_host)
-        put_parts(emitter, loads && sections + splats > 0);
+        put_parts(emitter, loads && tables->section_count + tables->splat_count > 0);
     emitter->language->put_runner(emitter);
     ul_text_put(text, "    .entry_count = sizeof entries / sizeof *entries,\n"
                       "    .entries = entries,\n");
+    if (graph->root_count > 1)
+        ul_text_put(text, "    .roots = roots,\n    .root_count = sizeof roots / sizeof *roots,\n");
     if (emitter->program->options.training != NULL)
         ul_text_put(text, "    .training = &training,\n");
-    put_array(text, "sections", sections);
-    put_array(text, "splats", splats);
+    put_array(text, "sections", "sections", tables->section_count);
+    put_array(text, "splats", "splats", tables->splat_count);
     if (loads && !emitter->program->options.target->traits.memory_is_separate)
         put_mark(emitter);
-    put_array(text, "inputs", block->input_count);
-    put_array(text, "outputs", block->output_count);
+    put_array(text, "inputs", array_of(emitter, "inputs"), block->input_count);
+    put_array(text, "outputs", array_of(emitter, "outputs"), block->output_count);
     ul_text_printf(text,
                    "    .section_count = %u,\n    .splat_count = %u,\n    .input_count = %u,\n"
                    "    .output_count = %u,\n    .step_count = %u,\n#ifndef UL_NO_TABLES\n    "
                    ".range_count = %u,\n    .offload_range_count = %u,\n"
                    "    .view_count = %u,\n    .shape_count = %u,\n"
                    "    .operand_count = %u,\n    .bare_begin = %u,\n",
-                   sections, splats, block->input_count, block->output_count, plan->position_count,
-                   tables.range_count, tables.offload_range_count, tables.view_count,
-                   tables.shape_count, tables.operand_count, tables.bare_begin);
-    put_array(text, "steps", plan->position_count);
-    put_array(text, "ranges", tables.range_count);
-    put_array(text, "offload_ranges", tables.offload_range_count);
-    put_array(text, "views", tables.view_count);
-    put_array(text, "shapes", tables.shape_count);
-    put_array(text, "operands", tables.operand_count);
+                   tables->section_count, tables->splat_count, block->input_count,
+                   block->output_count, plan->position_count, tables->range_count,
+                   tables->offload_range_count, tables->view_count, tables->shape_count,
+                   tables->operand_count, tables->bare_begin);
+    put_array(text, "steps", "steps", plan->position_count);
+    put_array(text, "ranges", "ranges", tables->range_count);
+    put_array(text, "offload_ranges", "offload_ranges", tables->offload_range_count);
+    put_array(text, "views", "views", tables->view_count);
+    put_array(text, "shapes", "shapes", tables->shape_count);
+    put_array(text, "operands", "operands", tables->operand_count);
     put_rows(emitter);
     ul_text_printf(text, "    .peak_step = %u,\n#endif\n};\n", plan->peak_position);
 }
 
+/* The first and the last position of the root's steps. */
+static void find_span(const struct ul_emitter *emitter, uint32_t *first, uint32_t *last)
+{
+    bool is_only = emitter->program->graph->root_count == 1;
+    uint32_t begin = 0, end = last_position(emitter->plan) + 1;
+    if (!is_only)
+        ul_emit_entry_span(emitter, ul_emit_root_entry(emitter, UL_PROGRAM_RUN), &begin, &end);
+    *first = begin;
+    *last = end > begin ? end - 1 : begin;
+}
+
+static void put_root_tensors(struct ul_emitter *emitter)
+{
+    const struct ul_block *block = ul_emit_root(emitter);
+    uint32_t first, last;
+    find_span(emitter, &first, &last);
+    put_tensors(emitter, array_of(emitter, "input"), block->inputs, block->input_count, first);
+    put_tensors(emitter, array_of(emitter, "output"), block->outputs, block->output_count, last);
+}
+
 void ul_emit_tables(struct ul_emitter *emitter)
 {
-    const struct ul_block *block = &emitter->program->graph->blocks[0];
     /* Weights in read-only memory are in place before the program starts. */
     bool loads = !emitter->program->options.weights_rom;
     uint32_t sections = loads ? count_weights(emitter, false) : 0;
@@ -792,11 +840,16 @@ void ul_emit_tables(struct ul_emitter *emitter)
         ul_emit_each_weight(emitter, true, put_splat);
         ul_text_put(emitter->text, "};\n");
     }
-    put_tensors(emitter, "input", block->inputs, block->input_count, 0);
-    put_tensors(emitter, "output", block->outputs, block->output_count,
-                last_position(emitter->plan));
+    ul_emit_each_root(emitter, put_root_tensors);
     put_entries(emitter);
     if (emitter->program->options.training != NULL)
         ul_emit_training(emitter);
-    put_model(emitter, sections, splats);
+    struct tables tables = put_optional_tables(emitter);
+    tables.section_count = sections;
+    tables.splat_count = splats;
+    put_offloading(emitter);
+    put_roots(emitter);
+    for (; emitter->root < emitter->program->graph->root_count; emitter->root++)
+        put_model(emitter, &tables);
+    emitter->root = 0;
 }

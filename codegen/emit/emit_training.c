@@ -24,7 +24,7 @@ static const char *number_of(const struct ul_emitter *emitter, const ul_value_id
 /* What an output overwrites, where that is a weight and lasts longer than a step; else UL_NONE. */
 static ul_value_id changed_weight(const struct ul_graph *graph, uint32_t output)
 {
-    ul_value_id donor = graph->values[graph->blocks[0].outputs[output]].donor;
+    ul_value_id donor = graph->values[ul_graph_only_root(graph)->outputs[output]].donor;
     bool lasts = donor != UL_NONE && graph->values[donor].kind == UL_VALUE_WEIGHT &&
                  (graph->values[donor].flags & UL_VALUE_GRADIENT) == 0;
     return lasts ? donor : UL_NONE;
@@ -46,7 +46,7 @@ static uint32_t put_parameters(struct ul_emitter *emitter)
     struct ul_text list;
     uint32_t count = 0;
     ul_text_init(&list, emitter->arena);
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
+    for (uint32_t i = 0; i < ul_graph_only_root(graph)->output_count; i++) {
         ul_value_id weight = changed_weight(graph, i);
         if (weight == UL_NONE)
             continue;
@@ -81,7 +81,7 @@ static const char *parameter_of(const struct ul_emitter *emitter, const char *na
 {
     const struct ul_graph *graph = emitter->program->graph;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
+    for (uint32_t i = 0; i < ul_graph_only_root(graph)->output_count; i++) {
         ul_value_id weight = changed_weight(graph, i);
         if (weight != UL_NONE && (graph->values[weight].flags & UL_VALUE_OPTIMIZER) != 0 &&
             strcmp(graph->values[weight].name, name) == 0)
@@ -157,7 +157,7 @@ void ul_emit_training(struct ul_emitter *emitter)
 {
     const struct ul_training *training = emitter->program->options.training;
     const struct ul_graph *graph = emitter->program->graph;
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     struct ul_text *text = emitter->text;
     UL_ASSERT(training != NULL);
     uint32_t count = put_parameters(emitter);
@@ -277,7 +277,7 @@ static uint64_t checkpoint_bytes(const struct ul_emitter *emitter)
 {
     const struct ul_graph *graph = emitter->program->graph;
     uint64_t bytes = HEAD_BYTES;
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
+    for (uint32_t i = 0; i < ul_graph_only_root(graph)->output_count; i++) {
         ul_value_id weight = changed_weight(graph, i);
         if (weight != UL_NONE)
             bytes += ul_value_bytes(graph, weight);

@@ -336,8 +336,17 @@ static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id
     return UL_OK;
 }
 
-enum ul_status ul_block_add_root(struct ul_builder *builder)
+enum ul_status ul_block_add_roots(struct ul_builder *builder)
 {
-    UL_ASSERT(builder->program->region_count == 0 && builder->program->step_count == 0);
-    return add_block(builder, 0, region_add(builder, UL_PLAN_SEQUENCE, UL_PLAN_NONE));
+    const struct ul_graph *graph = builder->graph;
+    struct ul_program *program = builder->program;
+    UL_ASSERT(program->region_count == 0 && program->step_count == 0);
+    uint32_t whole = region_add(builder, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
+    program->root_regions = UL_NEW_ARRAY(builder->arena, uint32_t, graph->root_count);
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        bool is_only = graph->root_count == 1;
+        program->root_regions[r] = is_only ? whole : region_add(builder, UL_PLAN_ENTRY, whole);
+        UL_TRY(add_block(builder, r, program->root_regions[r]));
+    }
+    return UL_OK;
 }

@@ -295,7 +295,8 @@ static void chooser_init(struct chooser *chooser)
     calls->faster = UL_NEW_ARRAY(chooser->arena, struct ul_group_call *, graph->node_count);
     calls->packs = UL_NEW_ARRAY(chooser->arena, const struct ul_pack *, graph->value_count);
     calls->positions = UL_NEW_ARRAY(chooser->arena, uint32_t, graph->node_count);
-    note_block(chooser, 0);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        note_block(chooser, r);
 }
 
 enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph,

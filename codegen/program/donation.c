@@ -126,6 +126,9 @@ static bool forbids(const struct ul_program *program, uint32_t reader, uint32_t 
         return true;
     if (reader == writer)
         return !is_in_place(reads, donation);
+    if (ul_graph_root_of(program->graph, reads->node) !=
+        ul_graph_root_of(program->graph, writes->node))
+        return false; /* what one root leaves is what another finds */
     return reader > writer && !exclude(program, region, writes->region);
 }
 
@@ -148,10 +151,10 @@ static enum ul_status check_writer(struct ul_builder *builder, uint32_t writer,
     return UL_OK;
 }
 
-enum ul_status ul_donation_check(struct ul_builder *builder)
+static enum ul_status check_root(struct ul_builder *builder, ul_block_id id)
 {
     const struct ul_program *program = builder->program;
-    const struct ul_block *root = &builder->graph->blocks[0];
+    const struct ul_block *root = &builder->graph->blocks[id];
     for (uint32_t i = 0; i < root->output_count; i++) {
         const struct ul_value *output = &builder->graph->values[root->outputs[i]];
         struct donation donation = {.output = root->outputs[i], .input = output->donor};
@@ -171,5 +174,12 @@ enum ul_status ul_donation_check(struct ul_builder *builder)
                 UL_TRY(check_writer(builder, s, &donation));
         }
     }
+    return UL_OK;
+}
+
+enum ul_status ul_donation_check(struct ul_builder *builder)
+{
+    for (uint32_t r = 0; r < builder->graph->root_count; r++)
+        UL_TRY(check_root(builder, r));
     return UL_OK;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The entry points of a program: what may be called of it, on which inputs and outputs.
  *
- * All run steps of one timeline, of which some may do without others: an evaluation needs those
- * that the loss follows from. Since the plan keeps every value where it is until its last reader of
- * all, leaving steps out disturbs nothing:
+ * A root is called as a whole. A program that trains has slices of its root too, which leave out
+ * what their outputs do not follow from: an evaluation needs the loss alone. Since the plan keeps
+ * every value where it is until its last reader of all, leaving steps out disturbs nothing:
  *
  *      step      forward   loss   backward   accumulate   update
  *      run          x        x       x           x          x
@@ -51,11 +51,12 @@ static bool is_no_update(const struct ul_graph *graph, ul_value_id output)
     return (flags & (UL_VALUE_TRAINED | UL_VALUE_OPTIMIZER | UL_VALUE_GUARDED)) == 0;
 }
 
-static void add_entry(struct ul_builder *builder, uint32_t entry, const char *name,
+/* A slice of the root of a program that trains. */
+static void add_slice(struct ul_builder *builder, uint32_t entry, const char *name,
                       const char *steps,
                       bool (*makes)(const struct ul_graph *graph, ul_value_id output))
 {
-    const struct ul_block *root = &builder->graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(builder->graph);
     bool *made = UL_NEW_ARRAY(builder->arena, bool, root->output_count);
     struct ul_program_entry *added = &builder->program->entries[entry];
     const struct ul_program_entry *run = &builder->program->entries[UL_PROGRAM_RUN];
@@ -67,21 +68,31 @@ static void add_entry(struct ul_builder *builder, uint32_t entry, const char *na
     added->steps = steps;
     added->inputs = run->inputs;
     added->input_count = run->input_count;
-    added->outputs =
-        numbers(builder, made, true, builder->graph->blocks[0].output_count, &added->output_count);
+    added->outputs = numbers(builder, made, true, root->output_count, &added->output_count);
 }
 
-void ul_entry_add_all(struct ul_builder *builder)
+/* The name of a root's entry, as an identifier of C. */
+static const char *name_of(struct ul_builder *builder, ul_block_id root, const char *name)
+{
+    const struct ul_graph *graph = builder->graph;
+    return graph->root_count == 1
+               ? name
+               : ul_arena_printf(builder->arena, "%s_%s", graph->blocks[root].name, name);
+}
+
+static void add_root(struct ul_builder *builder, ul_block_id id)
 {
     struct ul_program *program = builder->program;
-    const struct ul_block *root = &builder->graph->blocks[0];
-    struct ul_program_entry *set_up = &program->entries[UL_PROGRAM_SET_UP];
-    struct ul_program_entry *run = &program->entries[UL_PROGRAM_RUN];
+    const struct ul_block *root = &builder->graph->blocks[id];
+    struct ul_program_entry *set_up =
+        &program->entries[id * UL_PROGRAM_ROOT_ENTRIES + UL_PROGRAM_SET_UP];
+    struct ul_program_entry *run = &program->entries[id * UL_PROGRAM_ROOT_ENTRIES + UL_PROGRAM_RUN];
     bool *kept = UL_NEW_ARRAY(builder->arena, bool, root->input_count);
     bool *made = UL_NEW_ARRAY(builder->arena, bool, root->output_count);
     UL_ASSERT(run->name == NULL);
-    set_up->name = set_up->steps = "set_up";
-    run->name = run->steps = "run";
+    set_up->root = run->root = id;
+    set_up->name = set_up->steps = name_of(builder, id, "set_up");
+    run->name = run->steps = name_of(builder, id, "run");
     for (uint32_t i = 0; i < root->input_count; i++) {
         uint32_t place = program->value_places[root->inputs[i]];
         const struct ul_plan_value *value = &program->problem->values[place];
@@ -91,14 +102,25 @@ void ul_entry_add_all(struct ul_builder *builder)
     run->inputs = numbers(builder, kept, false, root->input_count, &run->input_count);
     run->outputs = numbers(builder, made, false, root->output_count, &run->output_count);
     UL_ASSERT(set_up->input_count + run->input_count == root->input_count);
-    program->entry_count = UL_PROGRAM_RUN + 1;
+    program->entry_count += UL_PROGRAM_ROOT_ENTRIES;
+}
+
+void ul_entry_add_all(struct ul_builder *builder)
+{
+    struct ul_program *program = builder->program;
+    uint32_t root_count = builder->graph->root_count;
+    uint64_t max = (uint64_t)root_count * UL_PROGRAM_ROOT_ENTRIES;
+    max = max > UL_PROGRAM_SLICES_END ? max : UL_PROGRAM_SLICES_END;
+    program->entries = UL_NEW_ARRAY(builder->arena, struct ul_program_entry, max);
+    for (uint32_t r = 0; r < root_count; r++)
+        add_root(builder, r);
     if (builder->options->training == NULL)
         return;
-    add_entry(builder, UL_PROGRAM_EVALUATE, "evaluate", "evaluate", is_result);
+    add_slice(builder, UL_PROGRAM_EVALUATE, "evaluate", "evaluate", is_result);
     if (builder->options->training->micro_batches <= 1)
         return;
-    add_entry(builder, UL_PROGRAM_ACCUMULATE, "accumulate", "accumulate", is_no_update);
-    add_entry(builder, UL_PROGRAM_BEGIN, "begin", "accumulate", is_no_update);
+    add_slice(builder, UL_PROGRAM_ACCUMULATE, "accumulate", "accumulate", is_no_update);
+    add_slice(builder, UL_PROGRAM_BEGIN, "begin", "accumulate", is_no_update);
 }
 
 /* ---- Steps of an entry ----
@@ -199,17 +221,33 @@ static bool leaves_states(const struct slice *slice, const bool *made)
     return true;
 }
 
+static uint32_t run_of(const struct ul_program_entry *entry)
+{
+    return entry->root * UL_PROGRAM_ROOT_ENTRIES + UL_PROGRAM_RUN;
+}
+
+/* All steps of a root, with the transfers of its values. */
+static void mark_root(struct slice *slice, ul_block_id root)
+{
+    const struct ul_program *program = slice->program;
+    bool is_only = program->graph->root_count == 1;
+    for (uint32_t p = 0; p < slice->plan->position_count; p++)
+        slice->runs[p] = is_only || region_around(slice, p) == program->root_regions[root];
+}
+
 void ul_program_mark_entry(const struct ul_program *program, const struct ul_plan *plan,
                            uint32_t entry, struct ul_arena *arena, bool *runs)
 {
     const struct ul_program_entry *info = &program->entries[entry];
-    const struct ul_block *root = &program->graph->blocks[0];
+    const struct ul_block *root = &program->graph->blocks[info->root];
     struct slice slice = {.program = program, .plan = plan, .runs = runs};
     bool *made = UL_NEW_ARRAY(arena, bool, program->place_count);
     UL_ASSERT(entry < program->entry_count);
-    memset(runs, entry == UL_PROGRAM_RUN, plan->position_count * sizeof *runs);
-    if (entry == UL_PROGRAM_RUN)
+    memset(runs, 0, plan->position_count * sizeof *runs);
+    if (entry == run_of(info)) {
+        mark_root(&slice, info->root);
         return;
+    }
     slice.wanted = UL_NEW_ARRAY(arena, bool, program->place_count);
     for (uint32_t i = 0; i < info->output_count; i++) {
         ul_value_id base = program->graph->values[root->outputs[info->outputs[i]]].view.base;

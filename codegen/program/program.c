@@ -68,7 +68,6 @@ static uint64_t max_sums_bytes(const struct ul_program_options *options)
 static enum ul_status build(struct ul_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
-    const struct ul_block *root = &graph->blocks[0];
     builder->escapes = ul_graph_escapes(graph, builder->arena);
     ul_place_find_kept(builder);
     apply_whole(builder);
@@ -79,12 +78,14 @@ static enum ul_status build(struct ul_builder *builder)
         builder->options->library->has_slopes)
         ul_calls_find_slopes(builder->arena, graph, &builder->calls);
     ul_winograd_choose(builder->arena, graph, builder->options, builder->whole, &builder->calls);
-    for (uint32_t i = 0; i < root->input_count; i++)
-        (void)ul_place_of(builder, root->inputs[i]);
-    UL_TRY(ul_block_add_root(builder));
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        for (uint32_t i = 0; i < graph->blocks[r].input_count; i++)
+            (void)ul_place_of(builder, graph->blocks[r].inputs[i]);
+    UL_TRY(ul_block_add_roots(builder));
     ul_place_mark_forms(builder);
-    for (uint32_t i = 0; i < root->output_count; i++)
-        (void)ul_place_of(builder, graph->values[root->outputs[i]].view.base);
+    for (uint32_t r = 0; r < graph->root_count; r++)
+        for (uint32_t i = 0; i < graph->blocks[r].output_count; i++)
+            (void)ul_place_of(builder, graph->values[graph->blocks[r].outputs[i]].view.base);
     ul_place_add_states(builder);
     ul_place_add_others(builder);
     ul_entry_add_all(builder);
@@ -144,7 +145,7 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     struct ul_program *built = program_new(arena, graph, options);
     struct ul_builder builder = {
         .arena = arena, .graph = graph, .options = &built->options, .program = built, .diag = diag};
-    /* One region for the root, up to two for a block. */
+    /* One region for the whole, up to two for a block. */
     uint64_t max_regions = 2 * (uint64_t)graph->block_count + 2;
     builder.tests = UL_NEW_ARRAY(arena, uint32_t, max_regions);
     memset(builder.tests, 0xFF, max_regions * sizeof *builder.tests);

@@ -146,24 +146,27 @@ struct ul_program_region {
     uint32_t flag; /* of a branch, or of a loop with a test: its number; else UL_PLAN_NONE */
 };
 
-/* What may be called of a program: the steps that make its outputs of some of the model's inputs
- * and outputs, by their numbers. */
+/* What may be called of a program: all steps of a root, or a slice of it, which makes some of its
+ * outputs. Inputs and outputs are given by their numbers among those of the root. */
 struct ul_program_entry {
     const char *name;  /* an identifier of C */
     const char *steps; /* the name of the first entry that has the same steps */
+    ul_block_id root;
     uint32_t input_count, output_count;
     const uint32_t *inputs, *outputs;
 };
-/* As runtime/lib/ul_model.h numbers them: what is given once, before the first run; a run, which is
- * all steps; of a program that trains, the loss without learning; with micro-batches, a run without
- * the update, and the first of them in a step. */
+/* As runtime/lib/ul_model.h numbers them, for each root in turn: what is given once, before the
+ * first run; a run, which is all steps of the root. A program that trains has one root, of which it
+ * has slices: the loss without learning; with micro-batches, a run without the update, and the
+ * first of them in a step. */
 enum {
     UL_PROGRAM_SET_UP,
     UL_PROGRAM_RUN,
-    UL_PROGRAM_EVALUATE,
+    UL_PROGRAM_ROOT_ENTRIES,
+    UL_PROGRAM_EVALUATE = UL_PROGRAM_ROOT_ENTRIES,
     UL_PROGRAM_ACCUMULATE,
     UL_PROGRAM_BEGIN,
-    UL_PROGRAM_ENTRY_COUNT
+    UL_PROGRAM_SLICES_END
 };
 
 /* The spaces of the problem. What a library keeps for calls, and the code of kernels that a plan
@@ -249,10 +252,11 @@ struct ul_program {
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
     uint32_t offload_state;          /* of the host's pointer to what values are offloaded to, or
                                         NONE */
-    uint32_t first_other; /* the place of options.others[0]; each has one in the arena and
-                             one beside it, one after the other */
+    uint32_t first_other;   /* the place of options.others[0]; each has one in the arena and
+                               one beside it, one after the other */
+    uint32_t *root_regions; /* per root of the graph: its region */
     uint32_t entry_count;
-    struct ul_program_entry entries[UL_PROGRAM_ENTRY_COUNT];
+    struct ul_program_entry *entries;
     uint32_t call_count, call_capacity;
     struct ul_call *calls;   /* of the library: distinct ones */
     uint32_t *call_places;   /* per call: of what the library keeps for it, or UL_PLAN_NONE */

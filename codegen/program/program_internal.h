@@ -112,7 +112,7 @@ enum ul_status ul_donation_check(struct ul_builder *builder) UL_MUST_CHECK;
 
 /* blocks.c */
 
-/* The root region with the steps of the whole graph. */
-enum ul_status ul_block_add_root(struct ul_builder *builder) UL_MUST_CHECK;
+/* The root region with the steps of the whole graph: of several roots, in an entry for each. */
+enum ul_status ul_block_add_roots(struct ul_builder *builder) UL_MUST_CHECK;
 
 #endif

@@ -78,9 +78,9 @@ static struct slopes read_slopes(const struct ul_node *node)
 static bool is_own_gradient(const struct finder *finder, ul_node_id id)
 {
     const struct ul_node *node = &finder->graph->nodes[id];
-    return read_slopes(node).of != UL_SLOPES_OF_NONE && node->parent == 0 &&
-           !ul_node_is_piece(finder->graph, id) && finder->calls->by_node[id] == NULL &&
-           !finder->calls->is_behind[id];
+    return read_slopes(node).of != UL_SLOPES_OF_NONE &&
+           ul_graph_is_root(finder->graph, node->parent) && !ul_node_is_piece(finder->graph, id) &&
+           finder->calls->by_node[id] == NULL && !finder->calls->is_behind[id];
 }
 
 /* Whether the value is dense in bytes that a node made, which no caller sees. */
@@ -157,10 +157,10 @@ static void find_product(struct finder *finder, ul_node_id id)
     ul_node_id source = graph->values[graph->values[x].view.base].producer;
     struct ul_group_call *group = calls->by_node[product];
     if (group == NULL || group->residual != UL_NONE || !may_have_slopes(&group->call) ||
-        graph->nodes[product].parent != 0 || ul_node_is_piece(graph, product) ||
-        calls->is_behind[product] || calls->spares[product] != UL_NONE ||
-        calls->positions[source] > calls->positions[product] || !is_whole(graph, base) ||
-        graph->values[group->args[UL_CALL_DST]].view.base != base ||
+        !ul_graph_is_root(finder->graph, graph->nodes[product].parent) ||
+        ul_node_is_piece(graph, product) || calls->is_behind[product] ||
+        calls->spares[product] != UL_NONE || calls->positions[source] > calls->positions[product] ||
+        !is_whole(graph, base) || graph->values[group->args[UL_CALL_DST]].view.base != base ||
         graph->values[x].view.offset_bytes % group->call.align_bytes != 0 ||
         !give(group, &slopes, ul_node_get_int(node, "ul_has_room", 0) != 0))
         return;
@@ -171,7 +171,7 @@ static void find_product(struct finder *finder, ul_node_id id)
 void ul_calls_find_slopes(struct ul_arena *arena, const struct ul_graph *graph,
                           struct ul_calls *calls)
 {
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     struct finder finder = {.graph = graph, .calls = calls};
     ul_node_id *nodes = UL_NEW_ARRAY(arena, ul_node_id, block->node_count);
     count_readers(arena, &finder);

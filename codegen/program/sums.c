@@ -62,7 +62,7 @@ static bool has_vectors(const struct ul_call_tensor *tensor, uint32_t kept)
 /* Whether the result has bytes of its own, which nothing else writes and no caller sees. */
 static bool is_own(const struct ul_graph *graph, ul_value_id value)
 {
-    const struct ul_block *root = &graph->blocks[0];
+    const struct ul_block *root = ul_graph_only_root(graph);
     bool is_own = graph->values[value].view.base == value &&
                   graph->values[value].donor == UL_NONE && ul_value_storage(graph, value) == UL_F32;
     for (uint32_t i = 0; is_own && i < root->output_count; i++)
@@ -157,8 +157,9 @@ static ul_value_id base_of(const struct finder *finder, ul_value_id value)
 static bool may_wait(const struct finder *finder, ul_node_id id)
 {
     const struct ul_node *node = &finder->graph->nodes[id];
-    bool may = node->parent == 0 && node->group == UL_NONE && node->block_count == 0 &&
-               finder->calls->by_node[id] == NULL && !finder->calls->is_behind[id];
+    bool may = ul_graph_is_root(finder->graph, node->parent) && node->group == UL_NONE &&
+               node->block_count == 0 && finder->calls->by_node[id] == NULL &&
+               !finder->calls->is_behind[id];
     for (uint32_t i = 0; may && i < node->output_count; i++)
         may = node->outputs[i] == UL_NONE ||
               finder->reads[base_of(finder, node->outputs[i])].first == UINT32_MAX;
@@ -237,9 +238,9 @@ static void find_rows(struct ul_arena *arena, struct finder *finder, ul_node_id 
 {
     const struct ul_graph *graph = finder->graph;
     finder->by_base = UL_NEW_ARRAY(arena, struct rows *, graph->value_count);
-    for (uint32_t at = 0; at < graph->blocks[0].node_count;) {
+    for (uint32_t at = 0; at < ul_graph_only_root(graph)->node_count;) {
         struct rows rows;
-        if (ul_group_next(graph, &graph->blocks[0], &at, nodes) != 1 ||
+        if (ul_group_next(graph, ul_graph_only_root(graph), &at, nodes) != 1 ||
             !read_rows(graph, nodes[0], &rows) ||
             ul_value_bytes(graph, rows.sums) > finder->max_bytes)
             continue;
@@ -251,9 +252,7 @@ static void find_rows(struct ul_arena *arena, struct finder *finder, ul_node_id 
 void ul_calls_find_sums(struct ul_arena *arena, const struct ul_graph *graph, uint64_t max_bytes,
                         struct ul_calls *calls)
 {
-    const struct ul_block *block = &graph->blocks[0];
     struct finder finder = {.graph = graph, .calls = calls, .max_bytes = max_bytes};
-    ul_node_id *nodes = UL_NEW_ARRAY(arena, ul_node_id, block->node_count);
     calls->is_spared = UL_NEW_ARRAY(arena, bool, graph->node_count);
     calls->is_behind = UL_NEW_ARRAY(arena, bool, graph->node_count);
     calls->spares = UL_NEW_ARRAY(arena, ul_node_id, graph->node_count);
@@ -262,6 +261,8 @@ void ul_calls_find_sums(struct ul_arena *arena, const struct ul_graph *graph, ui
     memset(calls->reader_of, 0xFF, graph->node_count * sizeof *calls->reader_of);
     if (max_bytes == 0)
         return;
+    const struct ul_block *block = ul_graph_only_root(graph);
+    ul_node_id *nodes = UL_NEW_ARRAY(arena, ul_node_id, block->node_count);
     find_reads(arena, &finder);
     find_rows(arena, &finder, nodes);
     for (uint32_t at = 0; at < block->node_count;) {

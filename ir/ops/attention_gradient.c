@@ -48,8 +48,8 @@ static bool is_kept(const struct ul_gradient *gradient, ul_value_id value)
     const struct ul_graph *graph = gradient->graph;
     bool *is_same = UL_NEW_ARRAY(gradient->scratch, bool, graph->value_count);
     is_same[value] = true;
-    for (uint32_t p = 0; p < graph->blocks[0].node_count; p++) {
-        const struct ul_node *node = &graph->nodes[graph->blocks[0].nodes[p]];
+    for (uint32_t p = 0; p < ul_graph_only_root(graph)->node_count; p++) {
+        const struct ul_node *node = &graph->nodes[ul_graph_only_root(graph)->nodes[p]];
         bool reads = false;
         for (uint32_t i = 0; i < node->input_count; i++)
             reads = reads || (node->inputs[i] != UL_NONE && is_same[node->inputs[i]]);

@@ -181,7 +181,7 @@ static void give_all(struct ul_gradient *gradient, const struct view *view)
 
 static uint32_t count_readers(const struct ul_graph *graph, ul_value_id value)
 {
-    const struct ul_block *block = &graph->blocks[0];
+    const struct ul_block *block = ul_graph_only_root(graph);
     uint32_t count = 0;
     for (uint32_t n = 0; n < block->node_count; n++) {
         const struct ul_node *node = &graph->nodes[block->nodes[n]];

@@ -28,10 +28,11 @@
 
 /* Whether the replay has these buffers of the caller, as far as the model reads and writes them in
  * place. `keep`: from now on it has them. */
-static bool same_buffers(const struct ul_context *context, struct ul_cuda_replay *replay,
-                         const void *const *inputs, void *const *outputs, bool keep)
+static bool same_buffers(const struct ul_context *context, uint32_t number,
+                         struct ul_cuda_replay *replay, const void *const *inputs,
+                         void *const *outputs, bool keep)
 {
-    const struct ul_model *model = context->model;
+    const struct ul_model *model = ul_model_of_entry(context->model, number);
     const void **buffers = replay->buffers;
     bool same = true;
     for (uint32_t i = 0; i < model->input_count; i++) {
@@ -188,7 +189,7 @@ static void capture(struct ul_context *context, uint32_t number, struct ul_cuda_
     /* The bytes are those from before any graph: an older graph is kept and grows, or is dropped.
      */
     uint64_t before = ul_cuda_free_bytes() + memory->graph_bytes;
-    (void)same_buffers(context, replay, inputs, outputs, true);
+    (void)same_buffers(context, number, replay, inputs, outputs, true);
     make_graph(context, number, replay, inputs, outputs);
     memory->ready_free_bytes = ul_cuda_free_bytes();
     memory->graph_bytes = ul_cuda_less(before, memory->ready_free_bytes);
@@ -219,22 +220,23 @@ static bool give(struct ul_context *context, uint32_t number, struct ul_cuda_rep
     context->captured[number].refuses_nodes = !given;
     nodes->is_whole = given;
     if (given)
-        (void)same_buffers(context, replay, inputs, outputs, true);
+        (void)same_buffers(context, number, replay, inputs, outputs, true);
     context->memory.given_count += given;
     return given;
 }
 
 /* Finds the replay that has these buffers, or else the one to use for them: an empty one, or the
  * oldest. */
-static struct ul_cuda_replay *choose(const struct ul_context *context,
-                                     struct ul_cuda_captured *captured, const void *const *inputs,
-                                     void *const *outputs, bool *is_theirs)
+static struct ul_cuda_replay *choose(const struct ul_context *context, uint32_t number,
+                                     const void *const *inputs, void *const *outputs,
+                                     bool *is_theirs)
 {
+    struct ul_cuda_captured *captured = &context->captured[number];
     struct ul_cuda_replay *oldest = &captured->replays[0];
     *is_theirs = true;
     for (uint32_t i = 0; i < UL_CUDA_SETS; i++) {
         struct ul_cuda_replay *replay = &captured->replays[i];
-        if (replay->exec != NULL && same_buffers(context, replay, inputs, outputs, false))
+        if (replay->exec != NULL && same_buffers(context, number, replay, inputs, outputs, false))
             return replay;
         if (replay->last_run < oldest->last_run)
             oldest = replay;
@@ -247,7 +249,7 @@ static struct ul_cuda_replay *choose(const struct ul_context *context,
 
 bool ul_cuda_captures(const struct ul_context *context, uint32_t number)
 {
-    return context->request.plain == 0 && number != UL_ENTRY_SET_UP &&
+    return context->request.plain == 0 && !ul_is_set_up(context->model, number) &&
            context->captured[number].refusal == NULL;
 }
 
@@ -256,7 +258,7 @@ cudaGraphExec_t ul_cuda_find_replay(struct ul_context *context, uint32_t number,
 {
     struct ul_cuda_captured *captured = &context->captured[number];
     bool is_theirs = false;
-    struct ul_cuda_replay *replay = choose(context, captured, inputs, outputs, &is_theirs);
+    struct ul_cuda_replay *replay = choose(context, number, inputs, outputs, &is_theirs);
     if (!is_theirs && !(replay->nodes.is_whole && give(context, number, replay, inputs, outputs)))
         capture(context, number, replay, inputs, outputs);
     replay->last_run = ++captured->run_count;
@@ -280,11 +282,12 @@ void ul_cuda_free_captured(const struct ul_model *model, struct ul_cuda_captured
 
 struct ul_cuda_captured *ul_cuda_new_captured(const struct ul_model *model)
 {
-    size_t buffer_count = (size_t)model->input_count + model->output_count;
     struct ul_cuda_captured *captured =
         (struct ul_cuda_captured *)calloc(model->entry_count, sizeof *captured);
     bool whole = captured != NULL;
     for (uint32_t e = 0; whole && e < model->entry_count; e++) {
+        const struct ul_model *of = ul_model_of_entry(model, e);
+        size_t buffer_count = (size_t)of->input_count + of->output_count;
         for (uint32_t i = 0; i < UL_CUDA_SETS; i++) {
             struct ul_cuda_replay *replay = &captured[e].replays[i];
             replay->buffers = (const void **)calloc(buffer_count + 1, sizeof(const void *));

@@ -129,6 +129,18 @@ static void fill_offloaded(unsigned char *to, const struct ul_splat *splat)
         to[i] = (unsigned char)(splat->value >> 8 * (i % splat->element_bytes) & 0xffu);
 }
 
+/* 0 until it is given. */
+static void clear_kept(struct ul_cuda_run *run, const struct ul_model *model,
+                       const struct ul_entry *entry)
+{
+    for (uint32_t i = 0; i < entry->input_count; i++) {
+        const struct ul_rt_tensor *input = &model->inputs[entry->inputs[i]];
+        ul_cuda_note(run, cudaMemsetAsync(run->arena + input->offset_bytes, 0, input->size_bytes,
+                                          run->stream));
+        run->is_behind = 0;
+    }
+}
+
 /* What is not stored: weights that are all one number, and what set-up computes. */
 static void set_up(struct ul_cuda_run *run)
 {
@@ -147,13 +159,9 @@ static void set_up(struct ul_cuda_run *run)
         else
             ul_cuda_fill_splat(&at, &model->splats[i]);
     }
-    const struct ul_entry *entry = &model->entries[UL_ENTRY_SET_UP];
-    for (uint32_t i = 0; i < entry->input_count; i++) { /* 0 until it is given */
-        const struct ul_rt_tensor *input = &model->inputs[entry->inputs[i]];
-        ul_cuda_note(run, cudaMemsetAsync(context->arena + input->offset_bytes, 0,
-                                          input->size_bytes, run->stream));
-        run->is_behind = 0;
-    }
+    for (uint32_t e = 0; e < model->entry_count; e++)
+        if (ul_is_set_up(model, e))
+            clear_kept(run, ul_model_of_entry(model, e), &model->entries[e]);
     if (model->device->code->entries[UL_ENTRY_SET_UP] != NULL)
         model->device->code->entries[UL_ENTRY_SET_UP](run);
 }

@@ -45,24 +45,30 @@ struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStrea
     return run;
 }
 
-void ul_cuda_ask_calls(struct ul_context *context)
+static void ask_entry(struct ul_context *context, struct ul_cuda_run *run, uint32_t entry)
 {
-    const struct ul_model *model = context->model;
+    const struct ul_model *model = ul_model_of_entry(context->model, entry);
     uint32_t buffer_count = model->input_count + model->output_count;
     /* No graph has them yet. */
-    const void **buffers = context->captured[UL_ENTRY_RUN].replays[0].buffers;
-    struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
+    const void **buffers = context->captured[entry].replays[0].buffers;
     /* A caller's buffers are no better aligned than they must be. */
     for (uint32_t i = 0; i < buffer_count; i++)
         buffers[i] = (const void *)(uintptr_t)UL_DEVICE_BUFFER_ALIGN;
-    run.inputs = buffers;
-    run.outputs = (void *const *)(void *)(buffers + model->input_count);
+    run->inputs = buffers;
+    run->outputs = (void *const *)(void *)(buffers + model->input_count);
+    model->device->code->entries[entry](run);
+    memset(buffers, 0, buffer_count * sizeof *buffers);
+}
+
+void ul_cuda_ask_calls(struct ul_context *context)
+{
+    const struct ul_model *model = context->model;
+    struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
     run.launch_limit = 0;
     run.asks = 1;
     for (uint32_t entry = 0; model->device->call_count > 0 && entry < model->entry_count; entry++)
         if (model->device->code->entries[entry] != NULL)
-            model->device->code->entries[entry](&run);
-    memset(buffers, 0, buffer_count * sizeof *buffers);
+            ask_entry(context, &run, entry);
 }
 
 void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
@@ -118,11 +124,12 @@ static bool is_usable(const struct ul_context *context, const void *buffer)
     return (uintptr_t)buffer % UL_DEVICE_BUFFER_ALIGN == 0 && ul_cuda_is_on_device(context, buffer);
 }
 
-static enum ul_result check_buffers(const struct ul_context *context, const struct ul_entry *entry,
+static enum ul_result check_buffers(const struct ul_context *context, uint32_t number,
                                     const void *const *inputs, void *const *outputs,
                                     struct ul_failure *failure)
 {
-    const struct ul_model *model = context->model;
+    const struct ul_model *model = ul_model_of_entry(context->model, number);
+    const struct ul_entry *entry = &model->entries[number];
     enum ul_result result = ul_run_check_buffers(model, entry, inputs, outputs, failure);
     if (result != UL_OK)
         return result;
@@ -139,10 +146,11 @@ static enum ul_result check_buffers(const struct ul_context *context, const stru
     return UL_OK;
 }
 
-static cudaError_t copy_inputs(const struct ul_context *context, const struct ul_entry *entry,
+static cudaError_t copy_inputs(const struct ul_context *context, uint32_t number,
                                const void *const *inputs)
 {
-    const struct ul_model *model = context->model;
+    const struct ul_model *model = ul_model_of_entry(context->model, number);
+    const struct ul_entry *entry = &model->entries[number];
     cudaError_t error = cudaSuccess;
     for (uint32_t k = 0; inputs != NULL && k < entry->input_count; k++) {
         uint32_t i = entry->inputs[k];
@@ -155,10 +163,11 @@ static cudaError_t copy_inputs(const struct ul_context *context, const struct ul
     return error;
 }
 
-static cudaError_t copy_outputs(const struct ul_context *context, const struct ul_entry *entry,
+static cudaError_t copy_outputs(const struct ul_context *context, uint32_t number,
                                 void *const *outputs)
 {
-    const struct ul_model *model = context->model;
+    const struct ul_model *model = ul_model_of_entry(context->model, number);
+    const struct ul_entry *entry = &model->entries[number];
     cudaError_t error = cudaSuccess;
     for (uint32_t k = 0; outputs != NULL && k < entry->output_count; k++) {
         uint32_t i = entry->outputs[k];
@@ -213,6 +222,13 @@ static void mark_step(struct ul_cuda_run *run, const struct ul_where *where)
     ul_cuda_note(run, cudaEventRecord(context->marks[context->mark_count++], run->stream));
 }
 
+/* Whether the entry is the run of a root. */
+static bool is_run(const struct ul_context *context, uint32_t entry)
+{
+    return entry == UL_ENTRY_RUN ||
+           (context->model->root_count != 0 && !ul_is_set_up(context->model, entry));
+}
+
 /* Everything that is not a replay: `announce`, which may be NULL, is told of each step. */
 static cudaError_t launch(struct ul_context *context, uint32_t entry, const void *const *inputs,
                           void *const *outputs,
@@ -229,7 +245,7 @@ static cudaError_t launch(struct ul_context *context, uint32_t entry, const void
         mark_step(&run, &end);
         count_marks(context, &run);
     }
-    if (entry == UL_ENTRY_RUN && announce == NULL) /* else more, each step by itself */
+    if (is_run(context, entry) && announce == NULL) /* else more, each step by itself */
         context->memory.launch_count = run.launch_count;
     return run.error;
 }
@@ -283,9 +299,8 @@ static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
                                     void (*announce)(struct ul_cuda_run *, const struct ul_where *),
                                     struct ul_failure *failure)
 {
-    const struct ul_entry *entry = &context->model->entries[number];
-    enum ul_result result = check_buffers(context, entry, inputs, outputs, failure);
-    bool runs = number == UL_ENTRY_RUN;
+    enum ul_result result = check_buffers(context, number, inputs, outputs, failure);
+    bool runs = is_run(context, number);
     if (result != UL_OK)
         return result;
     cudaGraphExec_t graph = NULL;
@@ -295,13 +310,13 @@ static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
         graph = ul_cuda_find_replay(context, number, inputs, outputs);
     uint64_t before = is_first ? ul_cuda_free_bytes() : 0;
     cudaError_t error = tick(context, UL_CUDA_BEFORE_IN);
-    error = ul_cuda_first(error, copy_inputs(context, entry, inputs));
+    error = ul_cuda_first(error, copy_inputs(context, number, inputs));
     error = ul_cuda_first(error, tick(context, UL_CUDA_BEFORE_RUN));
     if (error == cudaSuccess)
         error = graph != NULL ? cudaGraphLaunch(graph, context->stream)
                               : launch(context, number, inputs, outputs, announce);
     error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_RUN));
-    error = ul_cuda_first(error, copy_outputs(context, entry, outputs));
+    error = ul_cuda_first(error, copy_outputs(context, number, outputs));
     error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_OUT));
     context->memory.run_count += runs;
     context->memory.replay_count += runs && graph != NULL;

@@ -225,21 +225,11 @@ static inline enum ul_result ul_device_open(const struct ul_model *model,
 }
 
 static inline enum ul_result ul_device_run(const struct ul_model *model, struct ul_context *context,
-                                           const void *const *inputs, void *const *outputs,
-                                           struct ul_failure *failure)
+                                           uint32_t entry, const void *const *inputs,
+                                           void *const *outputs, struct ul_failure *failure)
 {
     struct ul_failure unused;
-    return model->device->functions->run(context, UL_ENTRY_RUN, inputs, outputs, NULL, NULL,
-                                         failure != NULL ? failure : &unused);
-}
-
-/* As ul_run_set_up (ul_run.h). */
-static inline enum ul_result ul_device_set_up(const struct ul_model *model,
-                                              struct ul_context *context, const void *const *inputs,
-                                              struct ul_failure *failure)
-{
-    struct ul_failure unused;
-    return model->device->functions->run(context, UL_ENTRY_SET_UP, inputs, NULL, NULL, NULL,
+    return model->device->functions->run(context, entry, inputs, outputs, NULL, NULL,
                                          failure != NULL ? failure : &unused);
 }
 

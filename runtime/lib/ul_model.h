@@ -303,15 +303,17 @@ struct ul_entry {
     uint32_t step_begin; /* its steps are among [step_begin, step_end) of the model's */
     uint32_t step_end;
 };
-/* The entries of every model: after the weights are in place, once per arena, and again to begin
-   anew; a run. What set-up takes belongs to the arena from then on: runs change it, none reads it
-   anew. Of a model that trains, a run is the forward and backward pass over one (micro-)batch and
-   the update; to evaluate leaves parameters and state alone; to accumulate, which models with
-   micro-batches have, is a run without the update, for all micro-batches but the last one; to begin
-   is the same for the first one, whose gradients are added to nothing. */
+/* The entries of every model, for each of its roots in turn: after the weights are in place, once
+   per arena, and again to begin anew; a run. What set-up takes belongs to the arena from then on:
+   runs change it, none reads it anew. Of a model that trains, a run is the forward and backward
+   pass over one (micro-)batch and the update; to evaluate leaves parameters and state alone; to
+   accumulate, which models with micro-batches have, is a run without the update, for all
+   micro-batches but the last one; to begin is the same for the first one, whose gradients are added
+   to nothing. Such a model has one root. */
 enum {
     UL_ENTRY_SET_UP = 0,
     UL_ENTRY_RUN = 1,
+    UL_ENTRIES_OF_ROOT = 2,
     UL_ENTRY_EVALUATE = 2,
     UL_ENTRY_ACCUMULATE = 3,
     UL_ENTRY_BEGIN = 4
@@ -521,6 +523,10 @@ struct ul_model {
     uint32_t isa; /* UL_ISA_COMPILED where model.c was compiled */
     uint32_t entry_count;
     const struct ul_entry *entries;
+    /* Where several models are roots of one program: each has a description, which says of itself
+       its name, its inputs and its outputs; all else is alike. NULL and 0: this is the only one. */
+    const struct ul_model *const *roots;
+    uint32_t root_count;
     const struct ul_device *device;        /* NULL: the arena is memory of this process */
     const struct ul_rt_training *training; /* NULL: it does not train */
 
@@ -542,6 +548,19 @@ struct ul_model {
     uint64_t row_bytes[UL_ROW_COUNT]; /* sum = arena_bytes */
     uint32_t peak_step;               /* the step at which the rows were taken */
 };
+
+/* What an entry takes and makes is of this description. */
+static inline const struct ul_model *ul_model_of_entry(const struct ul_model *model, uint32_t entry)
+{
+    return model->root_count != 0 ? model->roots[entry / UL_ENTRIES_OF_ROOT] : model;
+}
+
+/* Whether an entry is the set-up of a root. */
+static inline int ul_is_set_up(const struct ul_model *model, uint32_t entry)
+{
+    uint32_t roots = model->root_count != 0 ? model->root_count : 1;
+    return entry % UL_ENTRIES_OF_ROOT == UL_ENTRY_SET_UP && entry < roots * UL_ENTRIES_OF_ROOT;
+}
 
 /*
  * Where weights come from. Either `memory` holds the whole file (payload and trailer), or `read`

@@ -153,10 +153,12 @@ static inline enum ul_result ul_run_check_buffers(const struct ul_model *model,
 /* What set-up takes is 0 until it is given. */
 static inline void ul_run_clear_kept(const struct ul_model *model, unsigned char *arena)
 {
-    const struct ul_entry *entry = &model->entries[UL_ENTRY_SET_UP];
-    for (uint32_t k = 0; k < entry->input_count; k++) {
-        const struct ul_rt_tensor *input = &model->inputs[entry->inputs[k]];
-        memset(arena + input->offset_bytes, 0, (size_t)input->size_bytes);
+    for (uint32_t e = 0; e < model->entry_count; e++) {
+        const struct ul_rt_tensor *inputs = ul_model_of_entry(model, e)->inputs;
+        for (uint32_t k = 0; ul_is_set_up(model, e) && k < model->entries[e].input_count; k++) {
+            const struct ul_rt_tensor *input = &inputs[model->entries[e].inputs[k]];
+            memset(arena + input->offset_bytes, 0, (size_t)input->size_bytes);
+        }
     }
 }
 
@@ -358,22 +360,6 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
             run.offload_failed = 1;
     }
     return ul_run_finish(model, &run, failure);
-}
-
-static inline enum ul_result ul_run_once(const struct ul_model *model, void *arena,
-                                         const void *const *inputs, void *const *outputs,
-                                         ul_step_hook *hook, void *hook_context,
-                                         struct ul_failure *failure)
-{
-    return ul_run_entry(model, UL_ENTRY_RUN, arena, 0, inputs, outputs, hook, hook_context,
-                        failure);
-}
-
-/* Gives what belongs to the arena from now on its first values; a NULL one stays what it is. */
-static inline enum ul_result ul_run_set_up(const struct ul_model *model, void *arena,
-                                           const void *const *inputs, struct ul_failure *failure)
-{
-    return ul_run_entry(model, UL_ENTRY_SET_UP, arena, 0, inputs, NULL, NULL, NULL, failure);
 }
 
 #endif

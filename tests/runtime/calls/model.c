@@ -222,7 +222,8 @@ int model_init(void *arena, size_t bytes, const struct ul_weights_source *weight
 int model_run(void *arena, const void *const *inputs_given, void *const *outputs_given,
               struct ul_failure *failure)
 {
-    return (int)ul_run_once(&model_model, arena, inputs_given, outputs_given, NULL, NULL, failure);
+    return (int)ul_run_entry(&model_model, UL_ENTRY_RUN, arena, 0, inputs_given, outputs_given,
+                             NULL, NULL, failure);
 }
 
 void model_done(void *arena)

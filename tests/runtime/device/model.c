@@ -184,7 +184,7 @@ int model_open(struct ul_context **context, void *arena, size_t bytes, void *str
 int model_run(struct ul_context *context, const void *const *from, void *const *to,
               struct ul_failure *failure)
 {
-    return (int)ul_device_run(&model_model, context, from, to, failure);
+    return (int)ul_device_run(&model_model, context, UL_ENTRY_RUN, from, to, failure);
 }
 
 void model_close(struct ul_context *context)

@@ -196,5 +196,6 @@ int tiny_run(void *arena, const void *const *inputs_given, void *const *outputs_
 int tiny_run_with(void *arena, const void *const *inputs_given, void *const *outputs_given,
                   struct ul_failure *failure)
 {
-    return (int)ul_run_once(&tiny_model, arena, inputs_given, outputs_given, NULL, NULL, failure);
+    return (int)ul_run_entry(&tiny_model, UL_ENTRY_RUN, arena, 0, inputs_given, outputs_given, NULL,
+                             NULL, failure);
 }
