@@ -8,7 +8,7 @@
 #ifndef UL_CLI_H
 #define UL_CLI_H
 
-#include "compile/suite.h"
+#include "compile/compile.h"
 #include "report/report.h"
 #include "report/saved.h"
 
@@ -185,11 +185,10 @@ enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path,
 /* To the files of --html, --csv, --csv-steps and --trace. */
 enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved) UL_MUST_CHECK;
 
-/* shared.c: `plan` and `compile` with --shared; and UL_USAGE for several models without it. */
-
-enum ul_status ul_cli_plan_shared(struct ul_cli_job *job) UL_MUST_CHECK;
-enum ul_status ul_cli_compile_shared(struct ul_cli_job *job) UL_MUST_CHECK;
-enum ul_status ul_cli_require_shared(struct ul_cli_job *job, const char *command) UL_MUST_CHECK;
+/* shared.c: UL_USAGE for several models without --shared, and for one with it. */
+enum ul_status ul_cli_check_shared(struct ul_cli_job *job) UL_MUST_CHECK;
+/* UL_USAGE for --prefix where nothing is emitted and there is one model. */
+enum ul_status ul_cli_check_names(struct ul_cli_job *job) UL_MUST_CHECK;
 
 /* commit.c, which cmake/commit.cmake writes: " (commit 0123456789ab)", or "" where nobody knows. */
 extern const char ul_cli_commit[];

@@ -22,11 +22,11 @@ static enum ul_status read_plan(struct ul_compile *compile, const struct ul_prob
     return status;
 }
 
-static enum ul_status check_model(struct ul_compile *compile, const char *model, const char *path,
-                                  struct ul_report_words *words)
+static enum ul_status check_models(struct ul_compile *compile, const struct ul_texts *models,
+                                   const char *path, struct ul_report_words *words)
 {
     compile->options.plan = path;
-    UL_TRY(ul_compile_build(compile, model));
+    UL_TRY(ul_compile_build_roots(compile, models));
     UL_TRY(ul_compile_plan(compile));
     if (ul_compile_is_other_model(compile))
         return ul_compile_report_other_model(compile);
@@ -34,15 +34,15 @@ static enum ul_status check_model(struct ul_compile *compile, const char *model,
     return ul_compile_check_said(compile, ul_compile_note(compile).sample_count, words);
 }
 
-/* Checks a plan of the problem in text, or where that is NULL of the model. `prefix` begins the
+/* Checks a plan of the problem in text, or where that is NULL of the models. `prefix` begins the
  * line of success. */
-static enum ul_status check_plan(struct ul_compile *compile, const char *model,
+static enum ul_status check_plan(struct ul_compile *compile, const struct ul_texts *models,
                                  const struct ul_problem *problem, const char *path,
                                  const char *prefix)
 {
     struct ul_report_words words = {.planners = ""};
     UL_TRY(problem != NULL ? read_plan(compile, problem, path)
-                           : check_model(compile, model, path, &words));
+                           : check_models(compile, models, path, &words));
     const struct ul_plan *plan = &compile->plan;
     ul_cli_say(stdout, "%sok: %u step%s, %u live range%s, %s\n", prefix, plan->position_count,
                ul_plural(plan->position_count), plan->range_count, ul_plural(plan->range_count),
@@ -56,7 +56,8 @@ static enum ul_status check_plan(struct ul_compile *compile, const char *model,
 }
 
 /* Each of several plans has a compile of its own, so that nothing is left of the one before. */
-static enum ul_status check_several(struct ul_cli_job *job, const struct ul_problem *problem)
+static enum ul_status check_several(struct ul_cli_job *job, const struct ul_texts *models,
+                                    const struct ul_problem *problem)
 {
     struct ul_compile *common = &job->compile;
     uint32_t plan_count = job->files.count - 1, refused = 0;
@@ -66,7 +67,7 @@ static enum ul_status check_several(struct ul_cli_job *job, const struct ul_prob
         const char *path = job->files.items[i];
         ul_compile_init(&compile);
         ul_options_copy(&compile.options.base, &common->options.base, sizeof compile.options);
-        enum ul_status status = check_plan(&compile, job->files.items[0], problem, path,
+        enum ul_status status = check_plan(&compile, models, problem, path,
                                            ul_arena_printf(&compile.keep, "%s: ", path));
         if (status != UL_OK)
             ul_cli_say(stderr, "ullage: error: %s\n", compile.diag.text);
@@ -84,13 +85,20 @@ static enum ul_status check(struct ul_cli_job *job)
     struct ul_compile *compile = &job->compile;
     const char *const *files = job->files.items;
     struct ul_problem *problem;
+    UL_TRY(ul_cli_check_names(job));
     if (job->files.count < 2)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "give a model and a plan: ullage check MODEL.onnx PLAN.json");
+    /* One model and its plans, or the models of one plan. */
+    const struct ul_texts models = {.count = job->options.shared ? job->files.count - 1 : 1,
+                                    .items = job->files.items};
+    if (job->options.shared && models.count < 2)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--shared is for a plan of several models: give these, then the plan");
     UL_TRY(ul_cli_read_problem(job, files[0], &problem));
-    if (job->files.count > 2)
-        return check_several(job, problem);
-    return check_plan(compile, files[0], problem, files[1], "");
+    if (job->files.count > models.count + 1)
+        return check_several(job, &models, problem);
+    return check_plan(compile, &models, problem, files[models.count], "");
 }
 
 static const struct ul_cli_example examples[] = {
@@ -98,9 +106,10 @@ static const struct ul_cli_example examples[] = {
 
 const struct ul_cli_command ul_command_check = {
     .name = "check",
-    .arguments = "MODEL.onnx|PROBLEM PLAN... [--const INPUT=FILE]",
+    .arguments = "MODEL.onnx|PROBLEM PLAN... [--const INPUT=FILE] [--shared]",
     .summary = "Checks plans independently of the planner that made them.",
     .details =
+        "With --shared all files but the last are models, and that is their plan. "
         "Of several plans each is judged by itself, in lines that begin with its name, and "
         "the exit code is the highest of theirs. What no model determines is named, since it "
         "is held against the rest of the plan alone: the planner's word, which a search "

@@ -174,10 +174,16 @@ static void put_budget(struct ul_cli_job *job)
 static enum ul_status compile(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
-    if (options->shared)
-        return ul_cli_compile_shared(job);
-    UL_TRY(ul_cli_require_shared(job, "compile"));
-    if (job->files.count != 1 || (options->output == NULL && options->emit == NULL))
+    UL_TRY(ul_cli_check_shared(job));
+    if (options->shared && options->emit == NULL && options->output == NULL)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "--shared: say where the library goes: --emit DIR, or -o libNAME.so "
+                           "--shared-library");
+    if (options->shared && options->output != NULL && !options->shared_library)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "-o makes a program of one model; --shared makes a library of several, "
+                           "which your program calls: give --emit DIR, or --shared-library too");
+    if (job->files.count == 0 || (options->output == NULL && options->emit == NULL))
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "give one model and where the result goes: ullage compile MODEL.onnx "
                            "-o PROGRAM, or --emit DIR");
@@ -191,12 +197,13 @@ static enum ul_status compile(struct ul_cli_job *job)
             &job->compile.diag, UL_USAGE,
             "--library: say in which folder: --emit DIR, and without -o, which makes "
             "a program");
-    job->compile.is_library_alone = options->library || options->shared_library;
+    job->compile.is_library_alone = options->library || options->shared_library || options->shared;
     job->compile.is_library = options->output == NULL || options->shared_library;
-    const char *model = NULL;
-    UL_TRY(ul_cli_quantize(job, &model));
-    UL_TRY(ul_compile_find_largest(&job->compile, model));
-    UL_TRY(ul_compile_build(&job->compile, model));
+    if (!options->shared) {
+        UL_TRY(ul_cli_quantize(job, &job->files.items[0]));
+        UL_TRY(ul_compile_find_largest(&job->compile, job->files.items[0]));
+    }
+    UL_TRY(ul_compile_build_roots(&job->compile, &job->files));
     UL_TRY(ul_compile_plan(&job->compile));
     if (options->json != NULL)
         UL_TRY(ul_file_write(options->json, job->compile.json.data, job->compile.json.length,

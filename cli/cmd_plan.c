@@ -8,15 +8,17 @@
 /* Lists of values, or several models. */
 static bool has_table(const struct ul_cli_job *job)
 {
-    return job->options.sweep && (job->axes.count > 0 || job->files.count > 1);
+    return job->options.sweep && !job->options.shared &&
+           (job->axes.count > 0 || job->files.count > 1);
 }
 
 static enum ul_status check_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     struct ul_diag *diag = &job->compile.diag;
-    if (!options->sweep)
-        UL_TRY(ul_cli_require_shared(job, "plan"));
+    if (!options->sweep || options->shared)
+        UL_TRY(ul_cli_check_shared(job));
+    UL_TRY(ul_cli_check_names(job));
     if (job->files.count == 0)
         return ul_diag_set(diag, UL_USAGE, "give one model: ullage plan MODEL.onnx");
     if (job->files.count > 1 && job->compile.options.quantize_activations != NULL)
@@ -135,7 +137,7 @@ static bool wants_advice(const struct ul_cli_job *job)
     bool is_text = options->json == NULL && options->csv == NULL && options->csv_steps == NULL &&
                    options->trace == NULL && options->print_problem == NULL;
     bool can = compile->options.plan == NULL && compile->options.stop_after == NULL &&
-               !options->sweep && strcmp(job->files.items[0], "-") != 0;
+               !options->shared && !options->sweep && strcmp(job->files.items[0], "-") != 0;
     if (options->advice != UL_ADVICE_AUTO)
         return options->advice == UL_ADVICE_ON;
     return can && (is_text || options->html != NULL);
@@ -178,17 +180,17 @@ static enum ul_status plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
     const struct ul_cli_options *options = &job->options;
-    if (options->shared)
-        return ul_cli_plan_shared(job);
     UL_TRY(check_options(job));
-    compile->is_library = options->library;
-    UL_TRY(ul_cli_quantize(job, &job->files.items[0]));
+    compile->is_library = options->library || options->shared;
+    if (!options->shared)
+        UL_TRY(ul_cli_quantize(job, &job->files.items[0]));
     if (has_table(job))
         return plan_cases(job);
     compile->wants_ladder = options->sweep || wants_advice(job);
     compile->keeps_read = wants_advice(job);
-    UL_TRY(ul_compile_find_largest(compile, job->files.items[0]));
-    UL_TRY(ul_compile_build(compile, job->files.items[0]));
+    if (!options->shared)
+        UL_TRY(ul_compile_find_largest(compile, job->files.items[0]));
+    UL_TRY(ul_compile_build_roots(compile, &job->files));
     if (compile->program == NULL) { /* --stop-after */
         struct ul_text text;
         ul_text_init(&text, &compile->keep);

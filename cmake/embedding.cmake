@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What another program needs to embed the compiler: compile/compile.h and suite.h with what they include,
+# What another program needs to embed the compiler: compile/compile.h with what it includes,
 # one static library per folder, and ullage.pc, by which pkg-config says how to compile and to link.
 
 # Appends to the list `result` the header and all that it includes of this tree, each once.
@@ -19,7 +19,6 @@ endfunction()
 
 set(ullage_headers "")
 ullage_headers(ullage_headers compile/compile.h)
-ullage_headers(ullage_headers compile/suite.h)
 foreach(header IN LISTS ullage_headers)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/${header}

@@ -86,8 +86,7 @@ static const struct ul_target targets[] = {
      .print_schedule = print_schedule_c,
      .sum_orders = orders_c,
      .stack_bytes = ul_kernel_stack_c,
-     .emit = ul_emit_c,
-     .emit_shared = ul_emit_c_shared},
+     .emit = ul_emit_c},
     {.traits = {.name = "cpu",
                 .summary = "C with OpenMP and oneDNN",
                 .profile = UL_PROFILE_DEFAULT,
@@ -105,8 +104,7 @@ static const struct ul_target targets[] = {
      .print_schedule = print_schedule_c,
      .sum_orders = orders_c,
      .stack_bytes = ul_kernel_stack_c,
-     .emit = ul_emit_c,
-     .emit_shared = ul_emit_c_shared},
+     .emit = ul_emit_c},
     {.traits = {.name = "cuda",
                 .summary = "CUDA C++, one buffer of device memory",
                 .profile = UL_PROFILE_DEFAULT_DEVICE,
@@ -136,8 +134,7 @@ static const struct ul_target targets[] = {
      .print = print_cuda,
      .print_schedule = print_schedule_cuda,
      .sum_orders = orders_cuda,
-     .emit = ul_emit_cuda,
-     .emit_shared = ul_emit_cuda_shared},
+     .emit = ul_emit_cuda},
 };
 
 const struct ul_target *ul_target_find(const char *name)

@@ -24,6 +24,9 @@ void ul_compile_done(struct ul_compile *compile)
         ul_library_close(compile->library);
     if (compile->loaded)
         ul_model_done(&compile->model);
+    for (uint32_t r = 0; r < compile->root_count; r++)
+        if (compile->roots[r].part != NULL)
+            ul_compile_done(compile->roots[r].part);
     for (uint32_t i = 0; i < compile->adopted_count; i++)
         ul_arena_done(compile->adopted[i]);
     ul_arena_done(&compile->scratch);
@@ -229,7 +232,33 @@ static enum ul_status build_program(struct ul_compile *compile, struct ul_progra
     return UL_OK;
 }
 
-static enum ul_status build(struct ul_compile *compile, const char *model_path)
+/* From the file to the graph that a program is made of. */
+static enum ul_status read_model(struct ul_compile *compile, const char *model_path,
+                                 const struct ul_target *target)
+{
+    enum ul_status status = ul_compile_load_settled(compile, model_path);
+    if (status != UL_OK)
+        return status; /* the text names the file */
+    status = ul_compile_rewrite(compile, target);
+    if (status == UL_INVALID && !compile->is_trial) {
+        ul_compile_explain_sizes(compile, model_path, &compile->diag);
+        status = compile->diag.status;
+    }
+    if (status != UL_OK)
+        ul_diag_prefix(&compile->diag, model_path);
+    return status;
+}
+
+static enum ul_status read_models(struct ul_compile *compile, const struct ul_texts *model_paths,
+                                  const struct ul_target *target)
+{
+    if (model_paths->count == 1)
+        return read_model(compile, model_paths->items[0], target);
+    UL_TRY(ul_compile_read_roots(compile, model_paths));
+    return ul_compile_join_roots(compile, target);
+}
+
+static enum ul_status build(struct ul_compile *compile, const struct ul_texts *model_paths)
 {
     struct ul_program_options program;
     if (compile->options.plan != NULL)
@@ -239,36 +268,40 @@ static enum ul_status build(struct ul_compile *compile, const char *model_path)
     UL_TRY(ul_compile_read_profile(compile));
     UL_TRY(ul_compile_resolve(compile, &program));
     ul_compile_progress(compile, "reading and simplifying the model");
-    enum ul_status status = ul_compile_load_settled(compile, model_path);
-    bool is_read = status == UL_OK; /* else the text names the file */
-    if (is_read)
-        status = ul_compile_rewrite(compile, program.target);
-    if (is_read && status == UL_INVALID && !compile->is_trial) {
-        ul_compile_explain_sizes(compile, model_path, &compile->diag);
-        status = compile->diag.status;
-    }
+    enum ul_status status = read_models(compile, model_paths, program.target);
     ul_compile_progress(compile, NULL);
-    if (status == UL_OK && compile->options.stop_after == NULL)
-        status = build_program(compile, &program);
-    if (is_read && status != UL_OK)
-        ul_diag_prefix(&compile->diag, model_path);
+    if (status != UL_OK || compile->options.stop_after != NULL)
+        return status;
+    status = build_program(compile, &program);
+    if (status != UL_OK)
+        ul_diag_prefix(&compile->diag, compile->model.path);
     return status;
 }
 
 /* Another model may fail in any way with a plan's options; that it is another says more. It may
  * also be the same graph with other weights: then the plan serves. */
-enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_path)
+enum ul_status ul_compile_build_roots(struct ul_compile *compile,
+                                      const struct ul_texts *model_paths)
 {
+    UL_ASSERT(model_paths->count > 0);
+    if (model_paths->count > 1)
+        UL_TRY(ul_compile_check_roots(compile));
     UL_ASSERT(!compile->options.max_batch &&
               compile->options.max_dim == NULL); /* ul_compile_find_largest has found it */
     UL_ASSERT(compile->options.quantize_activations == NULL); /* ul_compile_quantize has done it */
     compile->asked.base.arena = &compile->keep;
     ul_options_copy(&compile->asked.base, &compile->options.base, sizeof compile->asked);
-    enum ul_status status = build(compile, model_path);
+    enum ul_status status = build(compile, model_paths);
     if (status != UL_OK && ul_compile_is_other_model(compile))
         return ul_compile_report_other_model(compile);
     UL_ASSERT(status != UL_OK || compile->program != NULL || compile->options.stop_after != NULL);
     return status;
+}
+
+enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_path)
+{
+    const struct ul_texts one = {.count = 1, .items = &model_path};
+    return ul_compile_build_roots(compile, &one);
 }
 
 /* ---- plan ---- */

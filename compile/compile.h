@@ -88,6 +88,16 @@ bool ul_compile_offloads(const struct ul_compile_options *options);
 
 /* ---- One compile ---- */
 
+/* Names of the library that several models make begin so. */
+#define UL_ROOTS_PREFIX "shared"
+
+/* A model of several that are one program. */
+struct ul_compile_root {
+    const char *path;
+    const char *name; /* an identifier of C: of its root, and what its functions begin with */
+    struct ul_compile *part; /* that reads and simplifies it */
+};
+
 struct ul_compile {
     struct ul_arena keep, scratch;
     struct ul_compile_options options; /* after ul_compile_build with what they left open */
@@ -105,6 +115,9 @@ struct ul_compile {
     struct ul_onnx_model model;
     struct ul_frontend_options given; /* what the options say of its inputs */
     bool loaded;                      /* ul_model_done is due */
+    uint32_t root_count;              /* 0: one model */
+    struct ul_compile_root *roots;
+    bool is_root;             /* of another compile, which joins its graph with others */
     uint64_t weight_elements; /* of the model as it is read: what is called its parameters */
     struct ul_profile profile;
     struct ul_training training;             /* where options.train says so */
@@ -168,6 +181,10 @@ enum ul_status ul_compile_dequantize(struct ul_compile *compile, const char *mod
  * if there is one, else from the target and this machine. With options.stop_after the graph is the
  * result, and there is no program. */
 enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_path) UL_MUST_CHECK;
+/* The same of several models, which run one after another in one buffer: a program with a root for
+ * each. Their weights are kept once where they are equal. */
+enum ul_status ul_compile_build_roots(struct ul_compile *compile,
+                                      const struct ul_texts *model_paths) UL_MUST_CHECK;
 /* Plans and checks (or reads options.plan and checks it), and describes the plan: report, json. */
 enum ul_status ul_compile_plan(struct ul_compile *compile) UL_MUST_CHECK;
 

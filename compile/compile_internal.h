@@ -94,6 +94,9 @@ enum ul_status ul_compile_donate(struct ul_compile *compile) UL_MUST_CHECK;
 /* rewrite.c: the passes on the compile's graph, after what --donate says of it. */
 enum ul_status ul_compile_rewrite(struct ul_compile *compile,
                                   const struct ul_target *target) UL_MUST_CHECK;
+/* The same of a joined graph, whose roots have been through the passes before `own`. */
+enum ul_status ul_compile_rewrite_joined(struct ul_compile *compile,
+                                         const struct ul_target *target) UL_MUST_CHECK;
 /* What --output leaves of the graph, through those passes after which it is still one of ONNX's own
  * operators: of types known, and BatchNormalization in weights. */
 enum ul_status ul_compile_simplify(struct ul_compile *compile) UL_MUST_CHECK;
@@ -111,6 +114,14 @@ void ul_compile_find_inside(struct ul_compile *compile, struct ul_arena *arena,
 /* Has chains of such a graph computed in pieces. */
 enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *graph,
                                 const struct ul_texts *splits, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* roots.c: the models of a program of several roots: UL_USAGE for options that are of one model;
+ * their names, and what the options say of each; then their graphs as one. */
+enum ul_status ul_compile_check_roots(struct ul_compile *compile) UL_MUST_CHECK;
+enum ul_status ul_compile_read_roots(struct ul_compile *compile,
+                                     const struct ul_texts *paths) UL_MUST_CHECK;
+enum ul_status ul_compile_join_roots(struct ul_compile *compile,
+                                     const struct ul_target *target) UL_MUST_CHECK;
 
 /* toolkit.c: fills in what only a target has a use for whose libraries programs find. */
 enum ul_status ul_compile_resolve_toolkit(struct ul_compile *compile,

@@ -169,7 +169,9 @@ enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *d
     bool is_plain = ul_compile_word("march", march) == UL_MARCH_NONE;
     struct ul_footprint footprint = ul_compile_footprint(compile);
     UL_ASSERT(compile->program != NULL && compile->plan.reserved_bytes != NULL);
-    *emit = (struct ul_emit_options){.prefix = options->prefix != NULL ? options->prefix : "model",
+    const char *prefix = options->prefix != NULL ? options->prefix : "model";
+    prefix = compile->root_count > 0 ? UL_ROOTS_PREFIX : prefix; /* --prefix is of the models */
+    *emit = (struct ul_emit_options){.prefix = prefix,
                                      .model_sha256 = compile->model.sha256,
                                      .plan_sha256 = compile->plan_sha256,
                                      .runtime_dir = runtime_directory(compile),

@@ -86,19 +86,6 @@ static const char *march_of(const struct ul_compile *compile)
     return compile->library->march != NULL ? compile->library->march : "none";
 }
 
-static void list_others(struct ul_compile *compile, struct ul_program_options *program)
-{
-    const struct ul_named_sizes *list = &compile->options.others;
-    struct ul_program_other *others =
-        UL_NEW_ARRAY(&compile->keep, struct ul_program_other, list->count);
-    for (uint32_t i = 0; i < list->count; i++)
-        others[i] = (struct ul_program_other){.name = list->items[i].name,
-                                              .size_bytes = (uint64_t)list->items[i].dims[0],
-                                              .beside_bytes = (uint64_t)list->items[i].dims[1]};
-    program->others = others;
-    program->other_count = list->count;
-}
-
 /* On target cuda memory of the host is what a device's copies reach. */
 static enum ul_status resolve_offload(struct ul_compile *compile,
                                       struct ul_program_options *program)
@@ -161,7 +148,6 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                                               : options->align_bytes,
                                            .profile = &compile->profile,
                                            .training = options->train ? &compile->training : NULL};
-    list_others(compile, program);
     UL_TRY(resolve_offload(compile, program));
     if (program->weights_rom && !target->traits.has_rom)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,

@@ -32,9 +32,8 @@ static struct ul_passes_options passes_options(struct ul_compile *compile,
     return options;
 }
 
-/* In two turns where what follows the first is a choice: the graph between them is what variants
- * begin with. */
-static enum ul_status run_passes(struct ul_compile *compile, const struct ul_target *target)
+static struct ul_passes_options told_options(struct ul_compile *compile,
+                                             const struct ul_target *target)
 {
     struct ul_passes_options options = passes_options(compile, target);
     options.print_after = printed_pass(compile);
@@ -42,6 +41,20 @@ static enum ul_status run_passes(struct ul_compile *compile, const struct ul_tar
     options.stop_after = compile->options.stop_after;
     options.row_major = compile->options.row_major.items;
     options.row_major_count = compile->options.row_major.count;
+    return options;
+}
+
+/* In two turns where what follows the first is a choice: the graph between them is what variants
+ * begin with. A root of several is joined with the others before its values get their bytes. */
+static enum ul_status run_passes(struct ul_compile *compile, const struct ul_target *target,
+                                 const char *start_at)
+{
+    struct ul_passes_options options = told_options(compile, target);
+    options.start_at = start_at;
+    if (compile->is_root) {
+        options.stop_before = "own";
+        return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
+    }
     if ((target->traits.channels_last || !compile->options.train) && options.stop_after == NULL) {
         options.stop_before = "layout";
         UL_TRY(ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag));
@@ -141,13 +154,21 @@ enum ul_status ul_compile_simplify(struct ul_compile *compile)
     return UL_OK;
 }
 
+enum ul_status ul_compile_rewrite_joined(struct ul_compile *compile, const struct ul_target *target)
+{
+    struct ul_passes_options options = passes_options(compile, target);
+    options.only = "cse";
+    UL_TRY(run_only(compile, &compile->graph, &options, &compile->diag));
+    return run_passes(compile, target, "own");
+}
+
 enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_target *target)
 {
     const char *stop = compile->options.stop_after;
     compile->graph.rounds_products = ul_compile_rounds_products(&compile->options, target);
     UL_TRY(ul_compile_read_training(compile));
     UL_TRY(ul_compile_donate(compile));
-    UL_TRY(run_passes(compile, target));
+    UL_TRY(run_passes(compile, target, NULL));
     note_branches(compile);
     bool is_inside = stop != NULL && strcmp(stop, "inside") == 0;
     if (stop == NULL || (!is_inside && strcmp(stop, "split") != 0))

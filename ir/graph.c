@@ -22,6 +22,11 @@ bool ul_graph_is_root(const struct ul_graph *graph, ul_block_id block)
     return block < graph->root_count;
 }
 
+bool ul_graph_has_block(const struct ul_graph *graph, ul_block_id block)
+{
+    return ul_graph_is_root(graph, block) || graph->blocks[block].owner != UL_NONE;
+}
+
 struct ul_block *ul_graph_only_root(const struct ul_graph *graph)
 {
     UL_ASSERT(graph->root_count == 1);

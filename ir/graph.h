@@ -182,6 +182,8 @@ void ul_graph_join(struct ul_graph *graph, struct ul_arena *arena,
 const char *ul_root_plain_name(const struct ul_graph *graph, ul_block_id root, const char *name);
 /* Whether a block is a root. */
 bool ul_graph_is_root(const struct ul_graph *graph, ul_block_id block);
+/* Whether a block is a root, or a node has it: passes leave others behind. */
+bool ul_graph_has_block(const struct ul_graph *graph, ul_block_id block);
 /* The root of a graph that has only one. */
 struct ul_block *ul_graph_only_root(const struct ul_graph *graph);
 /* The root that a node stands in, however deep. */

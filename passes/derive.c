@@ -205,7 +205,7 @@ static enum ul_status check_block(const struct ul_pass *pass, ul_block_id block)
     for (uint32_t p = 0; p < graph->blocks[block].node_count; p++) {
         ul_node_id id = graph->blocks[block].nodes[p];
         const struct ul_node *node = &graph->nodes[id];
-        if (block != 0 && node->op == UL_OP_Derivative)
+        if (!ul_graph_is_root(graph, block) && node->op == UL_OP_Derivative)
             return ul_diag_set(pass->diag, UL_UNSUPPORTED,
                                "%s: a gradient inside of a loop or branch is not supported; take "
                                "it out of there",

@@ -210,7 +210,7 @@ static void mark_edges(const struct alike *alike)
     for (uint32_t b = 0; b < graph->block_count; b++) {
         for (uint32_t i = 0; i < graph->blocks[b].output_count; i++) {
             ul_value_id value = graph->blocks[b].outputs[i];
-            if (b > 0 || graph->values[value].donor == UL_NONE)
+            if (!ul_graph_is_root(graph, b) || graph->values[value].donor == UL_NONE)
                 mark(alike, alike->stays, value);
         }
     }

@@ -155,7 +155,7 @@ static bool fuse_all(struct ul_pass *pass, bool neighbours_only)
     fuse.live = ul_steps_live(&fuse.steps);
     uint64_t before_bytes = ul_live_bytes(fuse.live, ul_live_peak(fuse.live));
     for (uint32_t b = 0; b < graph->block_count; b++) {
-        if (b > 0 && graph->blocks[b].owner == UL_NONE)
+        if (!ul_graph_has_block(graph, b))
             continue;
         ul_fuse_begin_block(&fuse, b);
         for (uint32_t p = 0; p < fuse.block->node_count; p++) {

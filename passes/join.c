@@ -249,7 +249,7 @@ static void find_sets(struct ul_join *join)
     finder.uses = ul_graph_count_uses(graph, join->pass->scratch);
     finder.readers = ul_edit_find_readers(graph, join->pass->scratch);
     for (uint32_t b = 0; b < graph->block_count; b++)
-        if (b == 0 || graph->blocks[b].owner != UL_NONE)
+        if (ul_graph_has_block(graph, b))
             find_in_block(&finder, &graph->blocks[b]);
     bound_weights(join);
     drop(join);

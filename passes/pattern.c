@@ -67,7 +67,7 @@ static bool rewrite(struct ul_pass *pass, bool only_less)
     pattern.use_count = pattern.use_capacity = graph->value_count;
     for (uint32_t turn = 0; turn < TURNS; turn++) {
         for (uint32_t b = 0; b < graph->block_count; b++) {
-            if (b > 0 && graph->blocks[b].owner == UL_NONE)
+            if (!ul_graph_has_block(graph, b))
                 continue;
             /* From the end, so that the longest chain is met first. */
             for (uint32_t n = graph->blocks[b].node_count; n-- > 0;)

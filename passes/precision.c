@@ -154,7 +154,7 @@ static void keep_values(struct precision *precision)
         if ((value->flags & UL_VALUE_WIDE) != 0)
             keep(precision, v, KEPT, UL_KEPT_SUMS);
     }
-    for (uint32_t b = 1; b < graph->block_count; b++) {
+    for (uint32_t b = graph->root_count; b < graph->block_count; b++) {
         for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
             keep(precision, graph->blocks[b].outputs[i], KEPT, UL_KEPT_BLOCK);
     }

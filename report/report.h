@@ -313,31 +313,6 @@ uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena,
 void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t count,
                              uint32_t wanted);
 
-/* suite.c: plans of several models that run one after another in one arena. */
-
-struct ul_report_member {
-    const char *prefix;
-    const struct ul_report *report;
-    const char *plan_json;
-    uint64_t kept_bytes; /* of the arena, between its runs */
-    uint64_t room_bytes; /* that runs of others take beyond its own */
-};
-struct ul_report_suite {
-    uint32_t count;
-    const struct ul_report_member *members;
-    bool fits;
-    uint64_t needed_bytes;          /* of what a budget bounds */
-    uint64_t smallest_budget_bytes; /* known to work */
-};
-uint64_t ul_report_suite_reserved(const struct ul_report_suite *suite);
-/* The member whose runs take most of what is not kept; the first of several. */
-uint32_t ul_report_suite_largest(const struct ul_report_suite *suite);
-/* One row a model; names are cut where a line of that many columns, at least 80, ends. */
-void ul_report_put_suite_text(struct ul_text *text, const struct ul_report_suite *suite,
-                              uint32_t columns);
-/* "ullage-shared", with the plans. */
-void ul_report_put_suite_json(struct ul_text *text, const struct ul_report_suite *suite);
-
 /* json.c: the text of plan.json (docs/plan-format.md). */
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);

@@ -35,7 +35,5 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
 /* emit_c_shared.c */
 
 /* Writes shared.h and a Makefile beside the folders of models that share an arena. */
-enum ul_status ul_emit_c_shared(struct ul_arena *arena, const struct ul_emit_shared *shared,
-                                const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
 
 #endif

@@ -210,11 +210,12 @@ static void put_stack(struct ul_emitter *emitter, const char *big)
     uint64_t library_bytes;
     uint64_t stack_bytes = ul_program_stack_bytes(emitter->program, emitter->plan, &library_bytes);
     const char *prefix = emitter->options->prefix;
+    bool has_roots = emitter->program->graph->root_count > 1;
     ul_text_printf(
         emitter->text,
-        "/* Of the stack of the thread that calls, %s_init, %s_run and the rest take this at most, "
+        "/* Of the stack of the thread that calls, %s_init%s%s%s and the rest take this at most, "
         "as gcc\n * compiles model.c with -Os, -O2 or -O3",
-        prefix, prefix);
+        prefix, has_roots ? ", each run" : ", ", has_roots ? "" : prefix, has_roots ? "" : "_run");
     if (library_bytes > 0)
         ul_text_printf(emitter->text, "; %" PRIu64 " of it are a guess of what libraries\n * take",
                        library_bytes);
@@ -504,7 +505,7 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
         {.name = ".h", .put = put_model_h, .is_suffix = true, .is_header = true},
         {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
         {.name = "rom.S", .put = put_rom, .is_rom = true},
-        {.name = "Makefile", .put = put_makefile, .is_single = true},
+        {.name = "Makefile", .put = put_makefile},
         {.name = NULL}};
     static const struct ul_emit_language language = {.files = files,
                                                      .runs_on_host = true,

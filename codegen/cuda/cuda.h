@@ -58,7 +58,5 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
                             const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* emit_cuda_shared.c: as ul_emit_c_shared. */
-enum ul_status ul_emit_cuda_shared(struct ul_arena *arena, const struct ul_emit_shared *shared,
-                                   const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
 
 #endif

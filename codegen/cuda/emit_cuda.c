@@ -309,35 +309,6 @@ static void put_kernels_cu(struct ul_emitter *emitter)
 
 /* ---- model.c, model.h ---- */
 
-/* Of models that share the arena, by offset. */
-static void put_others(struct ul_emitter *emitter)
-{
-    const struct ul_program *program = emitter->program;
-    uint64_t begin = 0;
-    if (program->options.other_count == 0)
-        return;
-    ul_text_put(emitter->text, "static const struct ul_device_extent others[] = {");
-    for (uint32_t put = 0; put < program->options.other_count; put++) {
-        struct ul_emit_place next = {.offset_bytes = UINT64_MAX};
-        uint64_t size_bytes = 0;
-        for (uint32_t i = 0; i < program->options.other_count; i++) {
-            uint32_t place = program->first_other + 2 * i;
-            struct ul_emit_place at = ul_emit_place(emitter, place, 0);
-            uint64_t size = program->problem->values[place].size_bytes;
-            if (size > 0 && at.offset_bytes >= begin && at.offset_bytes < next.offset_bytes) {
-                next = at;
-                size_bytes = size;
-            }
-        }
-        if (size_bytes == 0)
-            break;
-        ul_text_printf(emitter->text, "\n    {%" PRIu64 ", %" PRIu64 "},", next.offset_bytes,
-                       size_bytes);
-        begin = next.offset_bytes + size_bytes;
-    }
-    ul_text_put(emitter->text, "\n};\n");
-}
-
 /* Some kernel checks what it reads from data, and notes what is out of range. */
 static bool may_fault(const struct ul_emitter *emitter)
 {
@@ -376,7 +347,6 @@ static void put_body(struct ul_emitter *emitter)
     const char *prefix = emitter->options->prefix;
     ul_text_printf(text, "extern const struct ul_cuda_code %s_code; /* kernels.cu */\n\n", prefix);
     ul_emit_calls(emitter);
-    put_others(emitter);
     ul_text_printf(text,
                    "static const struct ul_device device = {\n    .functions = "
                    "&ul_cuda_functions,\n    .code = &%s_code,\n    .state_offset_bytes = %" PRIu64
@@ -396,9 +366,6 @@ static void put_body(struct ul_emitter *emitter)
                        "    .library_count = sizeof libraries / sizeof *libraries,\n"
                        "    .libraries = libraries,\n    .call_count = %u,\n    .calls = calls,\n",
                        emitter->call_count);
-    if (program->options.other_count > 0)
-        ul_text_put(text, "    .other_count = sizeof others / sizeof *others,\n"
-                          "    .others = others,\n");
     ul_text_put(text, "};\n\n");
     ul_emit_tables(emitter);
     ul_text_printf(
@@ -631,7 +598,7 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
         {.name = ".c", .put = put_model_c, .is_suffix = true},
         {.name = ".h", .put = put_model_h, .is_suffix = true, .is_header = true},
         {.name = "main.c", .put = ul_emit_main_c, .is_program = true},
-        {.name = "Makefile", .put = put_makefile, .is_single = true},
+        {.name = "Makefile", .put = put_makefile},
         {.name = NULL}};
     static const struct ul_emit_language language = {.files = files,
                                                      .put_mark = put_mark,

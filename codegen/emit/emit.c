@@ -139,12 +139,18 @@ void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address
 
 /* ---- steps ---- */
 
+/* Whether the steps of a region stand in braces: an entry is a function. */
+static bool is_braced(const struct ul_program_region *region)
+{
+    return region->kind == UL_PLAN_LOOP || region->kind == UL_PLAN_BRANCH;
+}
+
 static uint32_t depth_of(const struct ul_program *program, uint32_t region)
 {
     uint32_t depth = 0;
     for (; program->regions[region].parent != UL_PLAN_NONE;
          region = program->regions[region].parent)
-        depth += program->regions[region].kind != UL_PLAN_SEQUENCE;
+        depth += is_braced(&program->regions[region]);
     return depth;
 }
 
@@ -173,7 +179,7 @@ static void enter_region(struct ul_emitter *emitter, uint32_t from, uint32_t to,
     if (from == to)
         return;
     enter_region(emitter, from, emitter->program->regions[to].parent, position);
-    if (emitter->program->regions[to].kind != UL_PLAN_SEQUENCE)
+    if (is_braced(&emitter->program->regions[to]))
         open_region(emitter, to, position);
 }
 
@@ -183,7 +189,7 @@ static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_
 {
     const struct ul_program *program = emitter->program;
     while (!is_inside(program, to, from)) {
-        if (program->regions[from].kind != UL_PLAN_SEQUENCE)
+        if (is_braced(&program->regions[from]))
             ul_text_printf(emitter->text, "%*s}\n", (int)(4 * depth_of(program, from)), "");
         from = program->regions[from].parent;
     }

@@ -21,18 +21,6 @@ struct ul_emit_options {
     /* Where the target's library is: "" or " -I...", "" or " -L..." */
     const char *onednn_cflags, *onednn_libs;
     bool weights_beside; /* in PROGRAM.weights, not appended to the program */
-    /* Where the runtime's files go of a model that is one of several: the model's folder has
-     * neither them nor what is of a program of its own. NULL: all goes to one folder. */
-    const char *common_directory;
-};
-
-/* The folder of models that share an arena, each of which is in a folder of its own there. */
-struct ul_emit_shared {
-    uint32_t count;
-    const char *const *prefixes; /* of the models' names; of their folders too */
-    uint64_t arena_bytes, alignment_bytes;
-    bool has_rom, has_threads;
-    const struct ul_emit_options *options; /* of any of them */
 };
 
 /* emit_files.c: a file of this name in an emitted folder is a copy of the runtime's. */

@@ -14,8 +14,14 @@
 /* Headers that a caller includes, or that these do. */
 static const char *public_headers(const struct ul_emitter *emitter)
 {
-    return ul_arena_printf(emitter->arena, "%s.h ul_model.h%s", emitter->options->prefix,
-                           emitter->transfer_count > 0 ? " ul_offload.h" : "");
+    const struct ul_graph *graph = emitter->program->graph;
+    struct ul_text text;
+    ul_text_init(&text, emitter->arena);
+    ul_text_printf(&text, "%s.h ul_model.h%s", emitter->options->prefix,
+                   emitter->transfer_count > 0 ? " ul_offload.h" : "");
+    for (uint32_t r = 0; graph->root_count > 1 && r < graph->root_count; r++)
+        ul_text_printf(&text, " %s.h", graph->blocks[r].name);
+    return text.data;
 }
 
 static bool is_on_device(const struct ul_emitter *emitter)
@@ -187,9 +193,12 @@ void ul_emit_pkg_config(struct ul_emitter *emitter)
 
 void ul_emit_install_rules(struct ul_emitter *emitter)
 {
+    const struct ul_emit_build with = emitter->language->build(emitter);
     const char *name = emitter->options->prefix;
     ul_text_printf(
         emitter->text,
+        "# `make -s libs` says what a program is linked with behind the archive.\n"
+        "libs:\n\t@echo%s\n\n"
         "# `make install prefix=/opt DESTDIR=`: for pkg-config and CMake's find_package.\n"
         "prefix = /usr/local\nINSTALLED = \"$(DESTDIR)$(prefix)\"\n"
         "install: lib\n"
@@ -198,6 +207,7 @@ void ul_emit_install_rules(struct ul_emitter *emitter)
         "\tinstall -m 644 %s $(INSTALLED)/include/%s\n"
         "\tinstall -m 644 lib%s.a $(INSTALLED)/lib\n\tinstall $(SONAME) $(INSTALLED)/lib\n"
         "\tinstall -m 644 %s.pc $(INSTALLED)/lib/pkgconfig\n"
-        "\tinstall -m 644 %s-config.cmake $(INSTALLED)/lib/cmake/%s\n\n",
-        name, name, public_headers(emitter), name, name, name, name, name);
+        "\tinstall -m 644 %s-config.cmake $(INSTALLED)/lib/cmake/%s\n\n.PHONY: libs\n",
+        behind_archive(emitter, &with, with.behind_archive), name, name, public_headers(emitter),
+        name, name, name, name, name);
 }

@@ -325,7 +325,7 @@ enum ul_status ul_emit_find_sources(struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
     const char *const *rooms = emitter->program->options.target->runtime_rooms;
-    bool is_program = options->common_directory == NULL && !options->is_library_alone;
+    bool is_program = !options->is_library_alone;
     for (uint32_t i = 0; rooms[i] != NULL; i++) {
         if (is_program || strcmp(rooms[i], "host") != 0) /* the room of main */
             UL_TRY(add_room(emitter, rooms[i]));

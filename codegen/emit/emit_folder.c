@@ -43,11 +43,10 @@ static const struct ul_emit_file library_files[] = {
 static bool is_due(const struct ul_emitter *emitter, const struct ul_emit_file *file)
 {
     const struct ul_emit_options *options = emitter->options;
-    bool is_shared = options->common_directory != NULL;
     return (!file->is_rom || emitter->program->options.weights_rom) &&
            (!file->is_inside || ul_emit_has_weights_inside(emitter)) &&
-           (!file->is_single || !is_shared) && (!file->is_alone || options->is_library_alone) &&
-           (!file->is_program || (!is_shared && !options->is_library_alone));
+           (!file->is_alone || options->is_library_alone) &&
+           (!file->is_program || !options->is_library_alone);
 }
 
 static enum ul_status write_files(struct ul_emitter *emitter, const char *directory,
@@ -83,6 +82,5 @@ enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_langu
     UL_TRY(ul_emit_weights(&emitter, directory));
     UL_TRY(write_files(&emitter, directory, language->files));
     UL_TRY(write_files(&emitter, directory, library_files));
-    return ul_emit_runtime(&emitter, options->common_directory != NULL ? options->common_directory
-                                                                       : directory);
+    return ul_emit_runtime(&emitter, directory);
 }

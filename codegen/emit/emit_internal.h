@@ -33,7 +33,6 @@ struct ul_emit_file {
     bool is_rom;     /* only where weights are read-only data */
     bool is_inside;  /* only where the file of weights lies in the library */
     bool is_program; /* only of a program of its own */
-    bool is_single;  /* only where it is built by itself: not one of several models */
     bool is_alone;   /* only of a library alone */
     /* Behind the name that the model has here, or the prefix: ".c" for model.c. */
     bool is_suffix, is_header; /* a header: one for each part of the program */
@@ -268,13 +267,6 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
  * no splat, whatever its elements are. */
 void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
                          void (*visit)(struct ul_emitter *, uint32_t place));
-
-/* emit_shared.c */
-/* Writes shared.h, and the Makefile that `put_makefile` prints. */
-enum ul_status ul_emit_shared_folder(struct ul_arena *arena, const struct ul_emit_shared *shared,
-                                     void (*put_makefile)(struct ul_text *text,
-                                                          const struct ul_emit_shared *shared),
-                                     const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* emit_folder.c */
 /* Writes the folder: weights, the language's files, the runtime's. */

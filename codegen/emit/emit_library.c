@@ -199,7 +199,7 @@ bool ul_emit_has_weights_inside(const struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
     return !emitter->program->options.weights_rom && !options->weights_beside &&
-           options->common_directory == NULL && emitter->payload_bytes > 0;
+           emitter->payload_bytes > 0;
 }
 
 /* Of the file: payload and trailer. */

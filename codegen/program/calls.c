@@ -96,7 +96,7 @@ bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop
 /* The nodes stand in a branch, or in a loop whose end depends on data. */
 static bool may_be_passed_over(const struct ul_graph *graph, ul_node_id node)
 {
-    for (ul_block_id block = graph->nodes[node].parent; block != 0;
+    for (ul_block_id block = graph->nodes[node].parent; !ul_graph_is_root(graph, block);
          block = graph->nodes[graph->blocks[block].owner].parent) {
         const struct ul_node *owner = &graph->nodes[graph->blocks[block].owner];
         if (owner->op == UL_OP_If || (owner->op == UL_OP_Loop && !ul_loop_is_counted(graph, owner)))
@@ -179,7 +179,7 @@ static void each_group(struct chooser *chooser, visit_group *visit)
     for (uint32_t b = 0; b < graph->block_count; b++) {
         const struct ul_block *block = &graph->blocks[b];
         ul_node_id *nodes = UL_NEW_ARRAY(chooser->arena, ul_node_id, block->node_count);
-        for (uint32_t at = 0; (b == 0 || block->owner != UL_NONE) && at < block->node_count;) {
+        for (uint32_t at = 0; ul_graph_has_block(graph, b) && at < block->node_count;) {
             uint32_t count = ul_group_next(graph, block, &at, nodes);
             if (count > 0)
                 visit(chooser, nodes, count);

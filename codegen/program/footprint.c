@@ -228,9 +228,6 @@ void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
         values[program->library_place].size_bytes =
             KEPT_BYTES +
             (is_whole ? library_code_bytes(program) + library_runtime_bytes(program) : 0);
-    for (uint32_t i = 0; i < program->options.other_count; i++)
-        values[program->first_other + 2 * i + 1].size_bytes =
-            is_whole ? 0 : program->options.others[i].beside_bytes;
     count_code(program, is_whole);
     if (!program->options.target->traits.memory_is_separate)
         ul_program_count_stacks(program, !is_whole);

@@ -229,19 +229,6 @@ void ul_place_add_states(struct ul_builder *builder)
         program->run_state = add_state(builder, "state of the run", run_state_bytes(program));
 }
 
-void ul_place_add_others(struct ul_builder *builder)
-{
-    const struct ul_program_options *options = builder->options;
-    struct ul_program *program = builder->program;
-    program->first_other = program->place_count;
-    for (uint32_t i = 0; i < options->other_count; i++) {
-        uint32_t kept = add_state(builder, options->others[i].name, options->others[i].size_bytes);
-        uint32_t beside = add_beside(builder, options->others[i].name, UL_PROGRAM_KEPT);
-        program->problem->values[kept].class = UL_PLAN_OTHERS;
-        program->problem->values[beside].optional = false;
-    }
-}
-
 struct ul_program_address ul_place_address(uint32_t place, int64_t offset_bytes)
 {
     return (struct ul_program_address){

@@ -87,7 +87,6 @@ static enum ul_status build(struct ul_builder *builder)
         for (uint32_t i = 0; i < graph->blocks[r].output_count; i++)
             (void)ul_place_of(builder, graph->values[graph->blocks[r].outputs[i]].view.base);
     ul_place_add_states(builder);
-    ul_place_add_others(builder);
     ul_entry_add_all(builder);
     UL_TRY(check_no_float(builder));
     return ul_donation_check(builder);

@@ -53,13 +53,6 @@ struct ul_program_kernel {
     uint32_t code_place; /* of its code, where a plan may do without it; or UL_PLAN_NONE */
 };
 
-/* What other programs, whose runs are between this one's, keep in the same arena, and beside it for
- * their libraries. */
-struct ul_program_other {
-    const char *name;
-    uint64_t size_bytes, beside_bytes;
-};
-
 enum ul_place_kind {
     UL_PLACE_VALUE,     /* a base value of the graph */
     UL_PLACE_DONATED,   /* one that an output of the model overwrites where it lies */
@@ -223,8 +216,6 @@ struct ul_program_options {
     bool tf32;                     /* products of f32 may round their factors to 11 bits */
     const struct ul_profile *profile; /* of the device whose time counts */
     uint64_t align_bytes;             /* of every range of the plan; 0: the default */
-    uint32_t other_count;
-    const struct ul_program_other *others; /* programs that share its arena */
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
      * would not give its bits. NULL: nothing was split. */
     const struct ul_program *whole;
@@ -252,9 +243,7 @@ struct ul_program {
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
     uint32_t offload_state;          /* of the host's pointer to what values are offloaded to, or
                                         NONE */
-    uint32_t first_other;   /* the place of options.others[0]; each has one in the arena and
-                               one beside it, one after the other */
-    uint32_t *root_regions; /* per root of the graph: its region */
+    uint32_t *root_regions;          /* per root of the graph: its region */
     uint32_t entry_count;
     struct ul_program_entry *entries;
     uint32_t call_count, call_capacity;

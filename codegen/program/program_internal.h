@@ -60,8 +60,6 @@ uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like);
 /* Of a library on the host: a pointer's place; of a device: what went wrong in a run, and which
  * regions are taken. */
 void ul_place_add_states(struct ul_builder *builder);
-/* Two places for each program that shares the arena, the last of all places. */
-void ul_place_add_others(struct ul_builder *builder);
 struct ul_program_address ul_place_address(uint32_t place, int64_t offset_bytes);
 /* Of a value that is dense in its base; of a weight, as it is. */
 struct ul_program_address ul_place_value_address(struct ul_builder *builder, ul_value_id value);

@@ -6,8 +6,7 @@
 #include "codegen/kernel/profile.h"
 #include "ir/traits.h"
 
-struct ul_emit_options; /* codegen/emit/emit.h */
-struct ul_emit_shared;
+struct ul_emit_options;   /* codegen/emit/emit.h */
 struct ul_kernel_printed; /* program.h */
 struct ul_plan;
 struct ul_program;
@@ -59,9 +58,6 @@ struct ul_target {
     enum ul_status (*emit)(struct ul_arena *arena, const struct ul_program *program,
                            const struct ul_plan *plan, const struct ul_emit_options *options,
                            const char *directory, struct ul_diag *diag);
-    /* As ul_emit_c_shared. */
-    enum ul_status (*emit_shared)(struct ul_arena *arena, const struct ul_emit_shared *shared,
-                                  const char *directory, struct ul_diag *diag);
 };
 
 #endif

@@ -239,14 +239,4 @@ void ul_plan_drop_beside(struct ul_arena *arena, const struct ul_problem *proble
 enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *problem,
                              const struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 
-/* check_shared.c: shares no code with the rest of the folder. */
-
-/* Whether plans may run one after another in one buffer: all reserve the same, and no range of one
- * lies on what another keeps between its runs. UL_MISMATCH with both values; `names`: of the plans.
- * Each has passed ul_plan_check. */
-enum ul_status ul_plan_check_shared(struct ul_arena *scratch,
-                                    const struct ul_problem *const *problems,
-                                    const struct ul_plan *const *plans, const char *const *names,
-                                    uint32_t count, struct ul_diag *diag) UL_MUST_CHECK;
-
 #endif

@@ -133,25 +133,6 @@ void ul_plan_pick(const struct ul_problem *problem, const struct ul_plan_options
 void ul_plan_finish(const struct ul_problem *problem, const struct ul_plan_options *options,
                     struct ul_plan_rung *rung);
 
-/* share.c */
-
-/* One of several plans that run one after another in one buffer, all of one alignment, which is
- * that of every range; none is pinned. Each problem has a value of class UL_PLAN_OTHERS for each
- * plan: of another one what that keeps between its runs, of its own what runs of others take of the
- * buffer beyond its own. */
-struct ul_plan_tenant {
-    struct ul_problem *problem; /* the sizes of these values are set */
-    struct ul_plan *plan;
-    const uint32_t *others; /* that value, per plan */
-};
-/* What a plan keeps between runs: of what is persistent, all but what is others'. */
-uint64_t ul_plan_kept_bytes(const struct ul_problem *problem, const struct ul_plan *plan);
-/* Gives what each plan keeps bytes of its own and lets the rest lie on the rest of the others;
- * returns what all of them reserve then, each. Sums and bounds are made anew, but for what is
- * beside, and what a budget bounds; the plans are to be checked by ul_plan_check, and together by
- * ul_plan_check_shared. */
-uint64_t ul_plan_share(struct ul_arena *arena, struct ul_plan_tenant *tenants, uint32_t count);
-
 /* bound.c */
 
 /* Sets cost_bound of a plan made for a budget, and what follows from it: optimal, or that within a

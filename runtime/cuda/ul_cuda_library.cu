@@ -156,20 +156,12 @@ static uint64_t align_up(const unsigned char *arena, uint64_t offset_bytes, uint
     return offset_bytes + (align_bytes + period - over) % period;
 }
 
-/* The next place beside what is other models'; NULL where the arena ends. */
+/* The next place; NULL where the arena ends. */
 static unsigned char *place(const struct ul_model *model, unsigned char *arena,
                             uint32_t align_bytes, uint64_t *used_bytes, uint64_t size_bytes)
 {
-    const struct ul_device *device = model->device;
     uint64_t arena_bytes = model->arena_bytes;
     uint64_t begin = align_up(arena, *used_bytes, align_bytes);
-    for (uint32_t i = 0; i < device->other_count; i++) {
-        const struct ul_device_extent *other = &device->others[i];
-        uint64_t end = other->offset_bytes + other->size_bytes;
-        if (begin < end &&
-            (begin >= other->offset_bytes || size_bytes > other->offset_bytes - begin))
-            begin = align_up(arena, end, align_bytes);
-    }
     if (begin > arena_bytes || size_bytes > arena_bytes - begin)
         return NULL;
     *used_bytes = begin + size_bytes;

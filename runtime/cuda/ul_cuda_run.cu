@@ -252,18 +252,9 @@ static cudaError_t launch(struct ul_context *context, uint32_t entry, const void
 
 cudaError_t ul_cuda_clear_arena(struct ul_context *context)
 {
-    const struct ul_device *device = context->model->device;
-    cudaError_t error = cudaSuccess;
-    uint64_t begin = 0;
-    for (uint32_t i = 0; error == cudaSuccess && i <= device->other_count; i++) {
-        bool is_last = i == device->other_count;
-        uint64_t end = is_last ? context->model->arena_bytes : device->others[i].offset_bytes;
-        if (end > begin)
-            error =
-                cudaMemsetAsync(context->arena + begin, 0, (size_t)(end - begin), context->stream);
-        begin = is_last ? end : end + device->others[i].size_bytes;
-    }
-    return error;
+    uint64_t bytes = context->model->arena_bytes;
+    return bytes == 0 ? cudaSuccess
+                      : cudaMemsetAsync(context->arena, 0, (size_t)bytes, context->stream);
 }
 
 enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure)

@@ -178,11 +178,6 @@ struct ul_device_functions {
 };
 
 /* Of a model, by the generated model.c. */
-/* Bytes of the arena that are other models', which share it: never written. */
-struct ul_device_extent {
-    uint64_t offset_bytes, size_bytes;
-};
-
 struct ul_device {
     const struct ul_device_functions *functions; /* &ul_cuda_functions */
     const struct ul_cuda_code *code;             /* in kernels.cu */
@@ -196,8 +191,6 @@ struct ul_device {
     const struct ul_device_library *const *libraries;
     uint32_t call_count;
     const struct ul_call *calls;
-    uint32_t other_count;
-    const struct ul_device_extent *others; /* by offset */
 };
 
 extern const struct ul_device_functions ul_cuda_functions; /* ul_cuda.cu */

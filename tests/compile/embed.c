@@ -7,7 +7,6 @@
  */
 #define _XOPEN_SOURCE 700
 #include "compile/compile.h"
-#include "compile/suite.h"
 
 #include <math.h>
 #include <signal.h>
@@ -126,42 +125,35 @@ static void compile_twice(const char *model, uint64_t budget_bytes)
 }
 
 /* The model and a model of its name, in one arena. */
-static enum ul_status share(const char *model, uint64_t budget_bytes, struct ul_compile *command,
-                            struct ul_suite *suite)
+static enum ul_status share(const char *model, uint64_t budget_bytes, struct ul_compile *compile)
 {
     struct ul_texts paths = {.count = 0};
-    ul_texts_add(&command->keep, &paths, model);
-    ul_texts_add(&command->keep, &paths, model);
-    command->options.budget_bytes = budget_bytes;
-    UL_TRY(ul_suite_build(suite, command, &paths));
-    UL_TRY(ul_suite_plan(suite));
-    return ul_suite_require_fit(suite);
+    ul_texts_add(&compile->keep, &paths, model);
+    ul_texts_add(&compile->keep, &paths, model);
+    compile->options.budget_bytes = budget_bytes;
+    compile->is_library = compile->is_library_alone = true;
+    UL_TRY(ul_compile_build_roots(compile, &paths));
+    UL_TRY(ul_compile_plan(compile));
+    return ul_compile_require_fit(compile);
 }
 
-static void check_suite(const char *model)
+static void check_roots(const char *model)
 {
-    struct ul_compile command;
-    struct ul_suite suite;
+    struct ul_compile compile;
     struct heard heard;
-    begin(&command, &heard);
-    CHECK(share(model, 0, &command, &suite) == UL_OK);
+    begin(&compile, &heard);
+    CHECK(share(model, 0, &compile) == UL_OK);
     CHECK(heard.begins > 0 && heard.begins == heard.ends);
-    CHECK(suite.count == 2 && suite.json.length > 0);
-    CHECK(strcmp(suite.models[1].prefix, "digits_2") == 0);
-    uint64_t reserved_bytes = ul_report_suite_reserved(&suite.report);
-    for (uint32_t m = 0; m < suite.count; m++)
-        CHECK(suite.models[m].compile->plan.reserved_bytes[0] == reserved_bytes);
-    CHECK(ul_suite_emit(&suite, "both") == UL_OK);
-    CHECK(access("both/digits_2/plan.json", R_OK) == 0 && access("both/shared.h", R_OK) == 0);
-    ul_suite_done(&suite);
-    ul_compile_done(&command);
+    CHECK(compile.root_count == 2 && compile.graph.root_count == 2 && compile.json.length > 0);
+    CHECK(strcmp(compile.roots[1].name, "digits_2") == 0);
+    CHECK(ul_compile_emit(&compile, "both") == UL_OK);
+    CHECK(access("both/digits_2.h", R_OK) == 0 && access("both/shared.h", R_OK) == 0);
+    ul_compile_done(&compile);
 
-    begin(&command, &heard);
-    CHECK(share(model, 1000, &command, &suite) == UL_NO_FIT);
-    CHECK(strstr(command.diag.text, "smallest budget known to work") != NULL);
-    CHECK(!suite.fits && suite.smallest_budget_bytes == suite.report.needed_bytes);
-    ul_suite_done(&suite);
-    ul_compile_done(&command);
+    begin(&compile, &heard);
+    CHECK(share(model, 1000, &compile) == UL_NO_FIT);
+    CHECK(strstr(compile.diag.text, "smallest budget known to work") != NULL);
+    ul_compile_done(&compile);
 }
 
 /* What the host waits with before two temporary folders, it waits with after them. */
@@ -296,7 +288,7 @@ int main(int argc, char **argv)
 
     find_budgets(argv[1], &smallest_bytes, &free_bytes);
     compile_twice(argv[1], smallest_bytes);
-    check_suite(argv[1]);
+    check_roots(argv[1]);
     check_signals();
     check_runtime(argv[1]);
     check_fields(argv[1]);

@@ -3,7 +3,6 @@
  *
  * usage: outside MODEL.onnx FOLDER [RUNTIME]     writes the source of a program into FOLDER
  */
-#include "compile/suite.h"
 
 #include <stdio.h>
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models that share an arena, run in the order of the command line: shared.py writes models.h, a
- * line MODEL(prefix) for each.
+/* Models in one arena, run in the order of the command line: shared.py writes models.h, which
+ * includes the library's header and names the library and its models.
  *
  *     shared FOLDER NUMBER...        0 is the first model
  *
- * Each model is begun once, all in one arena; run r of model p reads FOLDER/p.in.r.i, writes
- * FOLDER/p.out.r.i, and leaves the arena as it was before and after in FOLDER/run.k.before, .after.
+ * The library is begun once; run r of model p reads FOLDER/p.in.r.i, writes FOLDER/p.out.r.i, and
+ * leaves the arena as it was before and after in FOLDER/run.k.before, .after.
  */
-#include "shared.h"
+#include "models.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,11 +28,22 @@ struct entry {
     const struct ul_model *model;
     int (*run)(handle at, const void *const *inputs, void *const *outputs,
                struct ul_failure *failure);
-    handle at;
+    uint32_t (*input_count)(void);
+    const char *(*input_name)(uint32_t number);
+    uint64_t (*output_bytes)(uint32_t number);
     int runs;
 };
 
+#define MODEL(p)                                                                                   \
+    {                                                                                              \
+#p, &p##_model, p##_run, p##_input_count, p##_input_name, p##_output_bytes, 0              \
+    }
+static struct entry entries[] = {MODELS};
+enum { MODEL_COUNT = sizeof entries / sizeof *entries };
+
 static unsigned char *arena;
+static void *at;
+static uint64_t arena_bytes;
 static struct ul_failure failure;
 
 static void die(const char *what)
@@ -69,14 +80,13 @@ static void snapshot(const char *folder, int number, const char *when)
     char path[512];
     snprintf(path, sizeof path, "%s/run.%d.%s", folder, number, when);
 #ifdef SHARED_CUDA
-    unsigned char *copy = malloc(SHARED_ARENA_BYTES);
-    if (copy == NULL ||
-        cudaMemcpy(copy, arena, SHARED_ARENA_BYTES, cudaMemcpyDeviceToHost) != cudaSuccess)
+    unsigned char *copy = malloc(arena_bytes);
+    if (copy == NULL || cudaMemcpy(copy, arena, arena_bytes, cudaMemcpyDeviceToHost) != cudaSuccess)
         die(path);
-    write_all(path, copy, SHARED_ARENA_BYTES);
+    write_all(path, copy, arena_bytes);
     free(copy);
 #else
-    write_all(path, arena, SHARED_ARENA_BYTES);
+    write_all(path, arena, arena_bytes);
 #endif
 }
 
@@ -95,7 +105,7 @@ static void run_model(struct entry *entry, const char *folder, int number)
     for (uint32_t i = 0; i < entry->model->output_count; i++)
         outputs[i] = malloc((size_t)entry->model->outputs[i].size_bytes);
     snapshot(folder, number, "before");
-    if (entry->run(entry->at, inputs, outputs, &failure) != UL_OK)
+    if (entry->run((handle)at, inputs, outputs, &failure) != UL_OK)
         die(entry->name);
     snapshot(folder, number, "after");
     for (uint32_t i = 0; i < entry->model->output_count; i++) {
@@ -108,70 +118,46 @@ static void run_model(struct entry *entry, const char *folder, int number)
     entry->runs++;
 }
 
-static struct ul_weights_source weights_of(const char *folder, const char *name)
-{
-    char path[512];
-    size_t size;
-    struct ul_weights_source source;
-    memset(&source, 0, sizeof source);
-    snprintf(path, sizeof path, "%s/%s.weights", folder, name);
-    source.memory = read_all(path, &size);
-    source.size_bytes = size;
-    return source;
-}
-
 static void make_arena(void)
 {
+    uint64_t align = LIBRARY(arena_align)();
+    arena_bytes = LIBRARY(arena_bytes)();
 #ifdef SHARED_CUDA
-    if (cudaMalloc((void **)&arena, SHARED_ARENA_BYTES) != cudaSuccess)
+    (void)align;
+    if (cudaMalloc((void **)&arena, arena_bytes) != cudaSuccess)
         die("arena");
-    cudaMemset(arena, 0xA5, SHARED_ARENA_BYTES);
+    cudaMemset(arena, 0xA5, arena_bytes);
 #else
-    unsigned char *block = malloc(SHARED_ARENA_BYTES + SHARED_ARENA_ALIGN);
+    unsigned char *block = malloc(arena_bytes + align);
     if (block == NULL)
         die("arena");
-    arena = block + (SHARED_ARENA_ALIGN - (uintptr_t)block % SHARED_ARENA_ALIGN);
-    memset(arena, 0xA5, SHARED_ARENA_BYTES);
+    arena = block + (align - (uintptr_t)block % align);
+    memset(arena, 0xA5, arena_bytes);
 #endif
 }
 
-#ifdef SHARED_CUDA
-#define BEGIN(p) p##_open(&entries[count].at, arena, SHARED_ARENA_BYTES, NULL, &source, &failure)
-#else
-#define BEGIN(p) (entries[count].at = arena, p##_init(arena, SHARED_ARENA_BYTES, &source, &failure))
-#endif
-
-/* Of several models each answers what one by itself does; none brings its weights along. */
-#if SHARED_MODEL_COUNT > 1
-#define ANSWERS(p)                                                                                 \
-    (p##_arena_bytes() == SHARED_ARENA_BYTES && p##_weights() == NULL &&                           \
-     p##_input_count() == p##_model.input_count &&                                                 \
-     strcmp(p##_input_name(0), p##_model.inputs[0].name) == 0 &&                                   \
-     p##_output_bytes(0) == p##_model.outputs[0].size_bytes && p##_output_name(99) == NULL)
-#else
-#define ANSWERS(p) true
-#endif
+/* What is asked by name is what the description says. */
+static void check_answers(const struct entry *entry)
+{
+    const struct ul_model *model = entry->model;
+    if (entry->input_count() != model->input_count || model->arena_bytes != arena_bytes ||
+        strcmp(entry->input_name(0), model->inputs[0].name) != 0 ||
+        strchr(entry->input_name(0), '/') != NULL || entry->input_name(99) != NULL ||
+        entry->output_bytes(0) != model->outputs[0].size_bytes)
+        die(entry->name);
+}
 
 int main(int argc, char **argv)
 {
-    struct entry entries[SHARED_MODEL_COUNT];
-    struct ul_weights_source source;
-    int count = 0;
     if (argc < 2)
         return 1;
-    memset(entries, 0, sizeof entries);
     make_arena();
-#define MODEL(p)                                                                                   \
-    source = weights_of(argv[1], #p);                                                              \
-    entries[count].name = #p;                                                                      \
-    entries[count].model = &p##_model;                                                             \
-    entries[count].run = p##_run;                                                                  \
-    if (!ANSWERS(p) || BEGIN(p) != UL_OK)                                                          \
-        die(#p);                                                                                   \
-    free((void *)(uintptr_t)source.memory);                                                        \
-    count++;
-#include "models.h"
+    for (int i = 0; i < MODEL_COUNT; i++)
+        check_answers(&entries[i]);
+    if (LIBRARY(begin)(&at, arena, arena_bytes, NULL, 0, NULL, &failure) != UL_OK)
+        die("begin");
     for (int i = 2; i < argc; i++)
-        run_model(&entries[atoi(argv[i]) % count], argv[1], i - 2);
+        run_model(&entries[atoi(argv[i]) % MODEL_COUNT], argv[1], i - 2);
+    LIBRARY(end)(at);
     return 0;
 }
