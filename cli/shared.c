@@ -11,6 +11,9 @@ enum ul_status ul_cli_check_shared(struct ul_cli_job *job)
     if (job->options.shared && job->options.advice == UL_ADVICE_ON)
         return ul_diag_set(diag, UL_USAGE,
                            "--advice on is of one model: leave out that, or --shared");
+    if (!job->options.shared && job->compile.options.links.count > 0)
+        return ul_diag_set(diag, UL_USAGE,
+                           "--link is of two models: give --shared too, or leave it out");
     if (!job->options.shared && job->files.count > 1)
         return ul_diag_set(diag, UL_USAGE,
                            "this takes one model; --shared takes several, which run one after "

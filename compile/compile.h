@@ -149,7 +149,7 @@ struct ul_compile {
 /* options.c: what the planner is asked for. */
 struct ul_plan_options ul_compile_planning(const struct ul_compile *compile);
 
-/* compile.c */
+/* load.c */
 
 void ul_compile_init(struct ul_compile *compile);
 void ul_compile_done(struct ul_compile *compile);
@@ -177,6 +177,8 @@ struct ul_compile_dequantized {
 enum ul_status ul_compile_dequantize(struct ul_compile *compile, const char *model_path,
                                      const char *lines, struct ul_compile_dequantized **list,
                                      uint32_t *count) UL_MUST_CHECK;
+/* compile.c */
+
 /* Loads, runs the passes, builds the program. What options leave open is taken from options.plan,
  * if there is one, else from the target and this machine. With options.stop_after the graph is the
  * result, and there is no program. */

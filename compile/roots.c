@@ -304,6 +304,7 @@ static struct ul_compile *new_part(struct ul_compile *compile)
     ul_options_copy(&part->options.base, &compile->options.base, sizeof part->options);
     part->options.dims = part->options.shapes = (struct ul_named_sizes){.count = 0};
     part->options.consts = part->options.donations = (struct ul_pairs){.count = 0};
+    part->options.links = (struct ul_pairs){.count = 0};
     part->profile = compile->profile;
     part->library = compile->library;
     part->earlier = compile;
@@ -381,6 +382,44 @@ enum ul_status ul_compile_read_roots(struct ul_compile *compile, const struct ul
     return give_options(compile);
 }
 
+/* ---- links ---- */
+
+/* The root that "NAME:..." begins with; *rest is what follows. UL_NONE: there is none. */
+static uint32_t root_in(const struct ul_compile *compile, const char *said, const char **rest)
+{
+    for (uint32_t r = 0; r < compile->root_count; r++) {
+        size_t length = strlen(compile->roots[r].name);
+        if (strncmp(said, compile->roots[r].name, length) == 0 && said[length] == ':') {
+            *rest = said + length + 1;
+            return r;
+        }
+    }
+    return UL_NONE;
+}
+
+static enum ul_status link_all(struct ul_compile *compile)
+{
+    const struct ul_pairs *links = &compile->options.links;
+    for (uint32_t i = 0; i < links->count; i++) {
+        const char *input, *output;
+        uint32_t root = root_in(compile, links->items[i].name, &input);
+        uint32_t from = root_in(compile, links->items[i].value, &output);
+        const char *shown = ul_arena_printf(&compile->keep, "--link %s=%s", links->items[i].name,
+                                            links->items[i].value);
+        if (root == UL_NONE || from == UL_NONE)
+            return ul_diag_set(&compile->diag, UL_USAGE,
+                               "%s: expected MODEL:INPUT=MODEL:OUTPUT, where the models are %s ...",
+                               shown, compile->roots[0].name);
+        enum ul_status status =
+            ul_graph_link(&compile->graph, root, input, from, output, &compile->diag);
+        if (status != UL_OK) {
+            ul_diag_prefix(&compile->diag, shown);
+            return status;
+        }
+    }
+    return UL_OK;
+}
+
 enum ul_status ul_compile_join_roots(struct ul_compile *compile, const struct ul_target *target)
 {
     struct ul_arena *keep = &compile->keep;
@@ -395,5 +434,6 @@ enum ul_status ul_compile_join_roots(struct ul_compile *compile, const struct ul
     }
     describe_models(compile);
     ul_graph_join(&compile->graph, keep, graphs, names, compile->root_count);
+    UL_TRY(link_all(compile));
     return ul_compile_rewrite_joined(compile, target);
 }

@@ -83,6 +83,7 @@ ul_value_id ul_graph_add_value(struct ul_graph *graph, const char *name, enum ul
     value->kind = kind;
     value->producer = UL_NONE;
     value->donor = UL_NONE;
+    value->link_root = value->link_output = UL_NONE;
     value->view.base = UL_NONE;
     if (type != NULL)
         value->type = *type;

@@ -87,6 +87,8 @@ struct ul_value {
     double edge_scale;        /* of integers at the model's edge that were floats in its file,    */
     int64_t edge_zero;        /* (x - zero) * scale, where floats are not wanted; 0: it is not so */
     ul_value_id donor;        /* an output that overwrites this input or weight, else UL_NONE */
+    ul_block_id link_root;    /* an input that is, where it lies, what a run of this root has left */
+    uint32_t link_output;     /* as this output of it; UL_NONE: it is not */
     const struct ul_tensor *tensor;
     struct ul_view view; /* valid from the views pass on; view.base == UL_NONE before */
 };
@@ -178,6 +180,15 @@ void ul_graph_copy(struct ul_graph *graph, struct ul_arena *arena, const struct 
  * "NAME/...", but for weights: constants of equal bytes become one. */
 void ul_graph_join(struct ul_graph *graph, struct ul_arena *arena,
                    const struct ul_graph *const *from, const char *const *names, uint32_t count);
+/* Has an input of a root be an output of another, of the same type, where that lies. UL_USAGE: there
+ * are no such roots, input or output, or they are of two types. */
+enum ul_status ul_graph_link(struct ul_graph *graph, ul_block_id root, const char *input,
+                             ul_block_id from, const char *output,
+                             struct ul_diag *diag) UL_MUST_CHECK;
+/* The output that an input is linked to. */
+ul_value_id ul_graph_linked(const struct ul_graph *graph, ul_value_id input);
+/* Whether an input is linked to an output of a root, so that its bytes stay from run to run. */
+bool ul_graph_is_linked(const struct ul_graph *graph, ul_value_id output);
 /* The name that a value of a root has in its own model. */
 const char *ul_root_plain_name(const struct ul_graph *graph, ul_block_id root, const char *name);
 /* Whether a block is a root. */

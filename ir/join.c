@@ -130,6 +130,81 @@ void ul_graph_join(struct ul_graph *graph, struct ul_arena *arena,
         add_graph(graph, from[r], r);
 }
 
+static uint32_t find_named(const struct ul_graph *graph, const char *root,
+                           const ul_value_id *values, uint32_t count, const char *name)
+{
+    const char *whole = ul_arena_printf(graph->arena, "%s/%s", root, name);
+    uint32_t found = 0;
+    while (found < count && strcmp(graph->values[values[found]].name, whole) != 0)
+        found++;
+    return found < count ? found : UL_NONE;
+}
+
+static enum ul_status refuse_types(const struct ul_graph *graph, ul_value_id input,
+                                   ul_value_id output, struct ul_diag *diag)
+{
+    struct ul_text text;
+    ul_text_init(&text, graph->arena);
+    ul_type_print(&text, &graph->values[output].type);
+    ul_text_put(&text, ", not ");
+    ul_type_print(&text, &graph->values[input].type);
+    return ul_diag_set(diag, UL_USAGE, "%s cannot be %s where it lies: that is %s",
+                       ul_quote(graph->arena, graph->values[input].name),
+                       ul_quote(graph->arena, graph->values[output].name), text.data);
+}
+
+enum ul_status ul_graph_link(struct ul_graph *graph, ul_block_id root, const char *input,
+                             ul_block_id from, const char *output, struct ul_diag *diag)
+{
+    const struct ul_block *reader = &graph->blocks[root], *writer = &graph->blocks[from];
+    uint32_t in = find_named(graph, reader->name, reader->inputs, reader->input_count, input);
+    uint32_t out = find_named(graph, writer->name, writer->outputs, writer->output_count, output);
+    UL_ASSERT(root < graph->root_count && from < graph->root_count);
+    if (in == UL_NONE || out == UL_NONE)
+        return ul_diag_set(diag, UL_USAGE, "%s has no %s %s",
+                           in == UL_NONE ? reader->name : writer->name,
+                           in == UL_NONE ? "input" : "output",
+                           ul_quote(graph->arena, in == UL_NONE ? input : output));
+    struct ul_value *value = &graph->values[reader->inputs[in]];
+    if (root == from || value->link_root != UL_NONE)
+        return ul_diag_set(diag, UL_USAGE,
+                           root == from ? "%s is of the same model: --donate is for that"
+                                        : "%s is linked already",
+                           ul_quote(graph->arena, value->name));
+    const struct ul_value *made = &graph->values[writer->outputs[out]];
+    if (!ul_type_equal(&value->type, &made->type))
+        return refuse_types(graph, reader->inputs[in], writer->outputs[out], diag);
+    if (value->declared != made->declared || value->edge_scale != made->edge_scale ||
+        value->edge_zero != made->edge_zero)
+        return ul_diag_set(diag, UL_USAGE,
+                           "%s cannot be %s where it lies: they are stored in two "
+                           "ways",
+                           ul_quote(graph->arena, value->name), ul_quote(graph->arena, made->name));
+    value->link_root = from;
+    value->link_output = out;
+    return UL_OK;
+}
+
+ul_value_id ul_graph_linked(const struct ul_graph *graph, ul_value_id input)
+{
+    const struct ul_value *value = &graph->values[input];
+    UL_ASSERT(value->link_root < graph->root_count);
+    return graph->blocks[value->link_root].outputs[value->link_output];
+}
+
+bool ul_graph_is_linked(const struct ul_graph *graph, ul_value_id output)
+{
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        const struct ul_block *root = &graph->blocks[r];
+        for (uint32_t i = 0; i < root->input_count; i++) {
+            if (graph->values[root->inputs[i]].link_root != UL_NONE &&
+                ul_graph_linked(graph, root->inputs[i]) == output)
+                return true;
+        }
+    }
+    return false;
+}
+
 const char *ul_root_plain_name(const struct ul_graph *graph, ul_block_id root, const char *name)
 {
     size_t length = strlen(graph->blocks[root].name);

@@ -219,6 +219,12 @@ static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind k
         UL_TRY(parse_value_id(parse, &donor));
         parse->graph->values[id].donor = donor;
     }
+    if (ul_scan_accept(&parse->scan, "link=b")) {
+        struct ul_value *value = &parse->graph->values[id];
+        UL_TRY(ul_scan_u32(&parse->scan, UL_LIMIT_VALUES, &value->link_root));
+        UL_TRY(ul_scan_expect(&parse->scan, ":"));
+        UL_TRY(ul_scan_u32(&parse->scan, UL_LIMIT_VALUES, &value->link_output));
+    }
     if (ul_scan_accept_word(&parse->scan, "own"))
         UL_TRY(parse_own(parse, id));
     else if (ul_scan_accept(&parse->scan, "view="))

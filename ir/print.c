@@ -156,6 +156,9 @@ static void put_definition(struct print *print, ul_value_id id)
     }
     if (value->donor != UL_NONE)
         ul_text_printf(print->text, " donor=%%%u", (unsigned)value->donor);
+    if (value->link_root != UL_NONE)
+        ul_text_printf(print->text, " link=b%u:%u", (unsigned)value->link_root,
+                       (unsigned)value->link_output);
     put_view(print, id);
 }
 

@@ -234,6 +234,10 @@ static enum ul_status check_value(struct verify *verify, ul_value_id id)
     if (value->donor != UL_NONE &&
         (!is_value(verify, value->donor) || graph->values[value->donor].kind == UL_VALUE_NODE))
         return fail_value(verify, id, "overwrites what is no input");
+    if (value->link_root != UL_NONE &&
+        (value->kind != UL_VALUE_INPUT || value->link_root >= graph->root_count ||
+         value->link_output >= graph->blocks[value->link_root].output_count))
+        return fail_value(verify, id, "is linked to no output of a root");
     return check_view(verify, id);
 }
 

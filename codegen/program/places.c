@@ -40,6 +40,12 @@ static enum ul_plan_class class_of(const struct ul_builder *builder, ul_value_id
                                                                        : UL_PLAN_ACTIVATIONS;
 }
 
+/* Whether runs of one root leave it to runs of another. */
+static bool is_linked(const struct ul_graph *graph, ul_value_id value)
+{
+    return graph->root_count > 1 && ul_graph_is_linked(graph, value);
+}
+
 static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
 {
     const struct ul_program_options *options = builder->options;
@@ -49,6 +55,8 @@ static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
                    strcmp(info->name, UL_TRAINING_STEP) == 0;
     if (options->weights_rom && kind == UL_VALUE_WEIGHT)
         return UL_PROGRAM_ROM;
+    if (is_linked(builder->graph, value))
+        return UL_PROGRAM_ARENA;          /* where the next run finds it */
     if (options->io_caller && !is_step && /* which the runtime writes, not the caller */
         (kind == UL_VALUE_INPUT || ul_graph_is_output(builder->graph, value)))
         return UL_PROGRAM_CALLER;
@@ -111,13 +119,20 @@ uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const st
             return found;
     }
     UL_ASSERT(info->view.base == base);
+    if (info->link_root != UL_NONE) {
+        uint32_t linked = ul_place_of(builder, ul_graph_linked(graph, base));
+        program->value_places[base] = linked;
+        return linked;
+    }
     if (info->donor != UL_NONE)
         return place_donate(builder, base);
     struct ul_plan_value value =
         ul_plan_value_make(info->name, class_of(builder, base),
                            pack != NULL ? pack->size_bytes : ul_value_bytes(graph, base));
     value.space = space_of(builder, base);
-    value.persistent = info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
+    bool stays = is_linked(graph, base);
+    value.persistent =
+        stays || info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
     bool learns = value.class == UL_PLAN_WEIGHTS && pack == NULL && builder->options->training;
     value.stays = value.persistent && !learns && value.class != UL_PLAN_OPTIMIZER &&
                   value.class != UL_PLAN_GRADIENTS;

@@ -3,6 +3,7 @@
  *
  * usage: outside MODEL.onnx FOLDER [RUNTIME]     writes the source of a program into FOLDER
  */
+#include "compile/compile.h"
 
 #include <stdio.h>
 

@@ -46,6 +46,14 @@ TABLE = """<ir_version: 8, opset_import: ["": 17]>
 table (float[S,256] x) => (float[S,64] y) {
   y = MatMul (x, w)
 }"""
+FIRST = """<ir_version: 8, opset_import: ["": 17]>
+first (float[4,8] x) => (float[4,8] y) {
+  y = Add (x, x)
+}"""
+SECOND = """<ir_version: 8, opset_import: ["": 17]>
+second (float[4,8] a, float[4,8] b) => (float[4,8] z) {
+  z = Sub (a, b)
+}"""
 ORDER = [0, 1, 2, 0, 1, 2, 2, 1, 0, 1]
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
 
@@ -254,6 +262,30 @@ def check_programs(suite):
                 expect(read_bytes(os.path.join(data, name)) == expected, f"{name}: other bits than alone")
 
 
+def check_link(suite):
+    """A model reads what another has left, and nobody copies it."""
+    models = [os.path.join(suite.folder, name) for name in ("first.onnx", "second.onnx")]
+    for path, text in zip(models, (FIRST, SECOND)):
+        save(parser.parse_model(text), path)
+    words = [*models, "--shared", *suite.common, "--link"]
+    data, folder = (os.path.join(suite.folder, name) for name in ("link_data", "linked"))
+    os.mkdir(data)
+    numbers = numpy.random.default_rng(11).standard_normal((3, 4, 8), dtype=numpy.float32)
+    for name, array in zip(("first.in.0.0", "second.in.0.0", "second.in.0.1", "second.in.1.0", "second.in.1.1"), (*numbers, numbers[0], numbers[2])):
+        array.tofile(os.path.join(data, name))
+    program = build(suite, folder, "shared", ["first", "second"], [*words, "second:b=first:y"])
+    run([program, data, "1", "0", "1"])
+    results = [numpy.fromfile(os.path.join(data, f"second.out.{i}.0"), numpy.float32).reshape(4, 8) for i in range(2)]
+    expect((results[0] == numbers[1]).all(), "what no run has left yet is not 0")
+    expect((results[1] == numbers[0] - 2 * numbers[0]).all(), "the linked input is not the other's output")
+    for link, said in (("second:c=first:y", "has no input"), ("second:b=first:q", "has no output"), ("second:b=third:y", "expected MODEL:INPUT"),
+                       ("second:b=second:z", "--donate")):
+        expect(said in run([suite.ullage, "plan", *words, link], 1).stderr, link)
+    other = [suite.models[1], *models, "--shared", *suite.common, *suite.own[1], "--link", "second:b=tally:y"]
+    expect("f32[3,8], not f32[4,8]" in run([suite.ullage, "plan", *other], 1).stderr, "types of a link")
+    expect("--shared" in run([suite.ullage, "plan", models[0], "--link", "a:b=c:d"], 1).stderr, "a link of one model")
+
+
 def check_again(suite):
     """The same folder again, also over an earlier one."""
     folder, again = (os.path.join(suite.folder, name) for name in ("together", "again"))
@@ -314,6 +346,7 @@ def main():
         check_together(suite, plan, done.stdout)
         check_weights(suite)
         check_programs(suite)
+        check_link(suite)
         if given.target != "cuda":
             check_budgets(suite, plan["reserved_bytes"])
         if given.target == "c":

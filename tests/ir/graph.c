@@ -211,12 +211,54 @@ static void broken_storage(void **state)
     ul_arena_done(&arena);
 }
 
+/* Two graphs of one root become one, whose roots may be linked. */
+static void joined(void **state)
+{
+    (void)state;
+    struct ul_arena arenas[2], arena;
+    struct ul_graph graphs[2], graph;
+    const struct ul_graph *from[2] = {&graphs[0], &graphs[1]};
+    const char *const names[2] = {"first", "second"};
+    struct ul_diag diag = {0};
+    chain(&graphs[0], &arenas[0]);
+    chain(&graphs[1], &arenas[1]);
+    ul_arena_init(&arena);
+    ul_graph_join(&graph, &arena, from, names, 2);
+    verify_holds(&graph);
+    assert_int_equal(graph.root_count, 2);
+    ul_value_id x = graph.blocks[1].inputs[0], y = graph.blocks[0].outputs[0];
+    assert_string_equal(graph.values[x].name, "second/x");
+    assert_string_equal(ul_root_plain_name(&graph, 1, graph.values[x].name), "x");
+    assert_int_equal(ul_graph_root_of(&graph, graph.blocks[1].nodes[1]), 1);
+    assert_true(ul_graph_is_output(&graph, y));
+    const char *output = ul_root_plain_name(&graph, 0, graph.values[y].name);
+    assert_int_equal(ul_graph_link(&graph, 1, "x", 0, "none", &diag), UL_USAGE);
+    assert_int_equal(ul_graph_link(&graph, 1, "x", 1, output, &diag), UL_USAGE);
+    assert_int_equal(ul_graph_link(&graph, 1, "x", 0, output, &diag), UL_OK);
+    assert_int_equal(ul_graph_link(&graph, 1, "x", 0, output, &diag), UL_USAGE);
+    verify_holds(&graph);
+    assert_int_equal(ul_graph_linked(&graph, x), y);
+    assert_true(ul_graph_is_linked(&graph, y));
+    graph.values[x].link_output = 1;
+    verify_fails(&graph, "is linked to no output");
+    graph.values[x].link_output = 0;
+    graph.nodes[graph.blocks[1].nodes[0]].inputs[0] = graph.blocks[0].inputs[0];
+    verify_fails(&graph, "not defined before it");
+    graph.nodes[graph.blocks[1].nodes[0]].inputs[0] = x;
+    graph.blocks[1].name = "first";
+    verify_fails(&graph, "two roots have one name");
+    ul_arena_done(&arena);
+    ul_arena_done(&arenas[0]);
+    ul_arena_done(&arenas[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(edits),        cmocka_unit_test(builder),
         cmocka_unit_test(attributes),   cmocka_unit_test(broken_graphs),
         cmocka_unit_test(broken_views), cmocka_unit_test(broken_storage),
+        cmocka_unit_test(joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
