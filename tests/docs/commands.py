@@ -17,7 +17,7 @@ from pages import Page
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # schema -> the heading of docs/plan-format.md that says what its keys mean
-SCHEMAS = {"plan": "plan.json", "ladder": "The ladder", "table": "Plans under other options", "shared": "Models that share an arena", "diff": "Two plans"}
+SCHEMAS = {"plan": "plan.json", "ladder": "The ladder", "table": "Plans under other options", "diff": "Two plans"}
 
 
 def read(*path):
