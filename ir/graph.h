@@ -87,8 +87,8 @@ struct ul_value {
     double edge_scale;        /* of integers at the model's edge that were floats in its file,    */
     int64_t edge_zero;        /* (x - zero) * scale, where floats are not wanted; 0: it is not so */
     ul_value_id donor;        /* an output that overwrites this input or weight, else UL_NONE */
-    ul_block_id link_root;    /* an input that is, where it lies, what a run of this root has left */
-    uint32_t link_output;     /* as this output of it; UL_NONE: it is not */
+    ul_block_id link_root; /* an input that is, where it lies, what a run of this root has left */
+    uint32_t link_output;  /* as this output of it; UL_NONE: it is not */
     const struct ul_tensor *tensor;
     struct ul_view view; /* valid from the views pass on; view.base == UL_NONE before */
 };
@@ -180,8 +180,8 @@ void ul_graph_copy(struct ul_graph *graph, struct ul_arena *arena, const struct 
  * "NAME/...", but for weights: constants of equal bytes become one. */
 void ul_graph_join(struct ul_graph *graph, struct ul_arena *arena,
                    const struct ul_graph *const *from, const char *const *names, uint32_t count);
-/* Has an input of a root be an output of another, of the same type, where that lies. UL_USAGE: there
- * are no such roots, input or output, or they are of two types. */
+/* Has an input of a root be an output of another, of the same type, where that lies. UL_USAGE:
+ * there are no such roots, input or output, or they are of two types. */
 enum ul_status ul_graph_link(struct ul_graph *graph, ul_block_id root, const char *input,
                              ul_block_id from, const char *output,
                              struct ul_diag *diag) UL_MUST_CHECK;
