@@ -300,20 +300,35 @@ static enum ul_status check_output(const struct ul_loss_job *loss, ul_value_id o
                        other != NULL ? ul_quote(loss->pass->scratch, other) : "NAME");
 }
 
-/* The outputs become the loss, what counts right answers, and the states that the model has. */
-static void keep_states(struct ul_graph *graph, ul_value_id loss, ul_value_id correct)
+static void add_result(struct ul_training *training, uint32_t output)
 {
+    UL_ASSERT(training->result_count < sizeof training->results / sizeof *training->results);
+    training->results[training->result_count++] = output;
+}
+
+/* The outputs become the loss, what counts right answers, and the states: those of the model, and
+ * from output `first_sum` on the sums that the loss is of. */
+static void keep_states(struct ul_loss_job *job, ul_value_id loss, uint32_t first_sum)
+{
+    struct ul_graph *graph = job->graph;
     struct ul_block *block = ul_graph_only_root(graph);
     uint32_t count = block->output_count;
     ul_value_id *outputs = block->outputs;
     block->outputs = NULL;
     block->output_count = block->output_capacity = 0;
     ul_block_add_output(graph, 0, loss);
-    if (correct != UL_NONE)
-        ul_block_add_output(graph, 0, correct);
-    for (uint32_t i = 0; i < count; i++)
-        if (graph->values[outputs[i]].donor != UL_NONE)
-            ul_block_add_output(graph, 0, outputs[i]);
+    if (job->correct != UL_NONE)
+        ul_block_add_output(graph, 0, job->correct);
+    job->training->result_count = 0;
+    for (uint32_t i = 0; i < block->output_count; i++)
+        add_result(job->training, i);
+    for (uint32_t i = 0; i < count; i++) {
+        if (graph->values[outputs[i]].donor == UL_NONE)
+            continue;
+        if (i >= first_sum)
+            add_result(job->training, block->output_count);
+        ul_block_add_output(graph, 0, outputs[i]);
+    }
 }
 
 /* The sum over its weight. With micro-batches, both of all runs of the step so far: sums are what
@@ -372,10 +387,11 @@ enum ul_status ul_pass_loss(struct ul_pass *pass)
         break;
     }
     UL_ASSERT(loss.sum != UL_NONE);
+    uint32_t first_sum = ul_graph_only_root(graph)->output_count;
     ul_value_id made = add_quotient(&loss);
     graph->values[made].name = UL_TRAINING_LOSS;
     if (loss.correct != UL_NONE)
         graph->values[loss.correct].name = UL_TRAINING_CORRECT;
-    keep_states(graph, made, loss.correct);
+    keep_states(&loss, made, first_sum);
     return UL_OK;
 }

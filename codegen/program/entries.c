@@ -32,21 +32,21 @@ static const uint32_t *numbers(struct ul_builder *builder, const bool *kept, boo
     return list;
 }
 
-/* What an evaluation makes: the loss and what it is made of. */
-static bool is_result(const struct ul_graph *graph, ul_value_id output)
+/* Whether an evaluation makes the output of that number. */
+static bool is_result(const struct ul_builder *builder, uint32_t number)
 {
-    static const char *const names[] = {UL_TRAINING_LOSS, UL_TRAINING_CORRECT};
-    static const char *const sums[] = {UL_TRAINING_LOSS_SUM, UL_TRAINING_LOSS_WEIGHT};
-    ul_value_id donor = graph->values[output].donor;
-    const char *name = graph->values[donor != UL_NONE ? donor : output].name;
-    const char *const *wanted = donor != UL_NONE ? sums : names;
-    return strcmp(name, wanted[0]) == 0 || strcmp(name, wanted[1]) == 0;
+    const struct ul_training *training = builder->options->training;
+    bool found = false;
+    for (uint32_t i = 0; i < training->result_count; i++)
+        found = found || training->results[i] == number;
+    return found;
 }
 
 /* What is no update: neither parameters nor states that wait for the end of the step. */
-static bool is_no_update(const struct ul_graph *graph, ul_value_id output)
+static bool is_no_update(const struct ul_builder *builder, uint32_t number)
 {
-    ul_value_id donor = graph->values[output].donor;
+    const struct ul_graph *graph = builder->graph;
+    ul_value_id donor = graph->values[ul_graph_only_root(graph)->outputs[number]].donor;
     uint32_t flags = donor != UL_NONE ? graph->values[donor].flags : 0;
     return (flags & (UL_VALUE_TRAINED | UL_VALUE_OPTIMIZER | UL_VALUE_GUARDED)) == 0;
 }
@@ -54,7 +54,7 @@ static bool is_no_update(const struct ul_graph *graph, ul_value_id output)
 /* A slice of the root of a program that trains. */
 static void add_slice(struct ul_builder *builder, uint32_t entry, const char *name,
                       const char *steps,
-                      bool (*makes)(const struct ul_graph *graph, ul_value_id output))
+                      bool (*makes)(const struct ul_builder *builder, uint32_t number))
 {
     const struct ul_block *root = ul_graph_only_root(builder->graph);
     bool *made = UL_NEW_ARRAY(builder->arena, bool, root->output_count);
@@ -62,7 +62,7 @@ static void add_slice(struct ul_builder *builder, uint32_t entry, const char *na
     const struct ul_program_entry *run = &builder->program->entries[UL_PROGRAM_RUN];
     UL_ASSERT(builder->program->entry_count == entry);
     for (uint32_t i = 0; i < root->output_count; i++)
-        made[i] = makes(builder->graph, root->outputs[i]);
+        made[i] = makes(builder, i);
     builder->program->entry_count++;
     added->name = name;
     added->steps = steps;
