@@ -4,55 +4,28 @@
  * Problem: what one change saves is not what it takes away at the peak, since the next peak is then
  * the largest. Method: each change is planned, by a compile of its own with other options; so are
  * the first two and three of those that save most, together. What a budget gives (steps again,
- * pieces, other layouts, light work inside) is read off the ladder of the plan. Left undone:
- * changes of the model itself, and those that need a number from the user (fewer layers, shorter
- * inputs). */
+ * pieces, other layouts, light work inside) is read off the ladder of the plan. What is tried is
+ * rows of tries.c. */
 #include "compile/compile_internal.h"
-#include "ir/op.h"
 
 #include <string.h>
 
-enum { MAX_EDITS = 32, MAX_OUTPUTS = 2, MAX_JOINED = 3 };
+enum { MAX_JOINED = 3 };
 
 static const char together[] = "together";
 
-/* An option with another value; NULL: what was said of it is taken back. */
-struct edit {
-    const struct ul_option *row;
-    const char *value;
-};
-
 struct change {
     struct ul_report_remedy remedy; /* what it is called, and what came of it */
-    uint32_t edit_count;
-    struct edit edits[MAX_EDITS];
+    struct ul_edits edits;
     bool is_planned;
 };
 
 struct advice {
     struct ul_compile *compile;
-    const struct ul_compile_options *asked;
     uint64_t cost, sample_count; /* of a step of the plan */
     uint32_t count;
     struct change changes[UL_REPORT_CHANGES];
 };
-
-static const struct ul_option *row_of(const char *name)
-{
-    const struct ul_option *row = ul_option_find(&ul_compile_option_table, name);
-    UL_ASSERT(row != NULL);
-    return row;
-}
-
-static bool is_given(const struct advice *advice, const char *name)
-{
-    return ul_option_is_given(&advice->asked->base, row_of(name));
-}
-
-static bool fits_target(const struct advice *advice, const char *name)
-{
-    return ul_option_fits(row_of(name), advice->compile->program->options.target);
-}
 
 /* Else it bounds the process. */
 static bool bounds_buffer(const struct advice *advice)
@@ -62,213 +35,48 @@ static bool bounds_buffer(const struct advice *advice)
 
 /* ---- Changes ---- */
 
-static struct change *add(struct advice *advice, const char *kind, bool is_applied, bool keeps_bits)
+/* "--precision bf16 without --order" */
+static const char *edits_text(struct ul_arena *arena, const struct ul_edits *edits)
 {
-    UL_ASSERT(advice->count < UL_REPORT_CHANGES);
+    struct ul_text text;
+    ul_text_init(&text, arena);
+    for (uint32_t i = 0; i < edits->count; i++) {
+        const struct ul_edit *edit = &edits->items[i];
+        ul_text_printf(&text, "%s%s--%s", i == 0 ? "" : " ", edit->value == NULL ? "without " : "",
+                       edit->row->name);
+        if (edit->value != NULL && *edit->value != '\0')
+            ul_text_printf(&text, " %s", ul_option_shown(arena, edit->value));
+    }
+    return text.data;
+}
+
+static struct change *add(struct advice *advice, const char *kind, const struct ul_edits *edits)
+{
+    UL_ASSERT(advice->count < UL_REPORT_CHANGES && edits->count > 0);
     struct change *change = &advice->changes[advice->count++];
-    *change = (struct change){
-        .remedy = {.kind = kind, .change = "", .is_applied = is_applied, .keeps_bits = keeps_bits}};
+    *change = (struct change){.edits = *edits};
+    change->remedy.kind = kind;
+    change->remedy.change = edits_text(&advice->compile->keep, edits);
     return change;
 }
 
-static void edit(struct advice *advice, struct change *change, const char *name, const char *value)
+static void offer_all(struct advice *advice)
 {
-    struct ul_arena *arena = &advice->compile->keep;
-    const char *before = change->remedy.change, *space = change->edit_count == 0 ? "" : " ";
-    UL_ASSERT(change->edit_count < MAX_EDITS);
-    change->edits[change->edit_count++] = (struct edit){.row = row_of(name), .value = value};
-    change->remedy.change =
-        value == NULL    ? ul_arena_printf(arena, "%s%swithout --%s", before, space, name)
-        : *value == '\0' ? ul_arena_printf(arena, "%s%s--%s", before, space, name)
-                         : ul_arena_printf(arena, "%s%s--%s %s", before, space, name,
-                                           ul_option_shown(arena, value));
-}
-
-static void offer(struct advice *advice, const char *kind, bool keeps_bits, const char *name,
-                  const char *value)
-{
-    edit(advice, add(advice, kind, false, keeps_bits), name, value);
-}
-
-/* What the planner and the passes do unless told otherwise: the plan without it. Under a budget
- * such a plan is made smaller by other means, which says nothing of this one. */
-static void offer_applied(struct advice *advice)
-{
-    bool rounds_once = advice->asked->precision == UL_PRECISION_F32; /* fused or not */
-    const struct {
-        const char *kind, *option, *value;
-        bool keeps_bits;
-    } rows[] = {{"reorder", "order", "file", true},
-                {"reuse", "pack", "none", true},
-                {"views", "no-pass", "views", true},
-                {"fuse", "no-pass", "fuse", rounds_once}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!ul_compile_has_budget(advice->asked) && !is_given(advice, rows[i].option))
-            edit(advice, add(advice, rows[i].kind, true, rows[i].keeps_bits), rows[i].option,
-                 rows[i].value);
-}
-
-/* What the user has switched off. */
-static void offer_defaults(struct advice *advice)
-{
-    static const struct {
-        const char *kind, *option;
-    } rows[] = {{"reorder", "order"}, {"reuse", "pack"},           {"recompute", "remat"},
-                {"fuse", "no-pass"},  {"in-place", "keep-inputs"}, {"recompute", "checkpoint"}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (is_given(advice, rows[i].option))
-            offer(advice, rows[i].kind, true, rows[i].option, NULL);
-}
-
-/* Half the batch: of the first dimension of the first input, where that has a name and a size. What
- * it is then, and results with it, nobody knows. */
-static void offer_batch(struct advice *advice)
-{
-    struct ul_arena *arena = &advice->compile->keep;
-    const struct ul_onnx_model *model = &advice->compile->model;
-    const char *symbol = NULL;
-    for (uint32_t i = 0; i < model->input_count && symbol == NULL; i++) {
-        const struct ul_model_port *port = &model->inputs[i];
-        if (!port->is_weight && port->rank != UL_RANK_UNKNOWN && port->rank > 0)
-            symbol = port->dims[0].symbol;
-        if (!port->is_weight)
-            break;
-    }
-    for (uint32_t i = 0; symbol != NULL && i < advice->asked->dims.count; i++) {
-        const struct ul_named_size *dim = &advice->asked->dims.items[i];
-        if (strcmp(dim->name, symbol) == 0 && dim->dims[0] >= 2)
-            offer(advice, "batch", false, "dim",
-                  ul_arena_printf(arena, "%s=%lld", symbol, (long long)(dim->dims[0] / 2)));
-    }
-}
-
-static void offer_training(struct advice *advice)
-{
-    const struct ul_compile *compile = advice->compile;
-    const struct ul_training *training = &compile->training;
-    uint64_t parts = training->micro_batches;
-    if (!advice->asked->train)
-        return;
-    for (uint64_t more = 2; more <= 4; more *= 2)
-        if (advice->sample_count % (parts * more) == 0 && advice->sample_count >= parts * more)
-            offer(advice, "micro-batches", false, "micro-batches",
-                  ul_arena_printf(&advice->compile->keep, "%llu",
-                                  (unsigned long long)(parts * more)));
-    bool is_adam =
-        training->optimizer == UL_OPTIMIZER_ADAM || training->optimizer == UL_OPTIMIZER_ADAMW;
-    if (is_adam && training->state_bits != UL_STATE_8)
-        offer(advice, "optimizer", false, "state-bits", "8");
-    else if (is_adam)
-        offer(advice, "optimizer", false, "optimizer", "adafactor");
-    if (training->optimizer != UL_OPTIMIZER_SGD)
-        offer(advice, "optimizer", false, "optimizer", "sgd");
-    if (training->clip_norm > 0 && training->clip_mode == UL_CLIP_KEEP)
-        offer(advice, "clipping", false, "clip-mode", "twice");
-}
-
-/* Weights that a microcontroller reads where they are stored are offered where the buffer counts,
- * or where a whole process does not fit: what has no room for it may have that for its caller. A
- * whole process reads them in either case and gets no smaller. */
-static void offer_places(struct advice *advice)
-{
-    const struct ul_target *target = advice->compile->program->options.target;
-    bool is_hosted = advice->compile->report.process.is_whole && !bounds_buffer(advice) &&
-                     advice->compile->plan.fits;
-    bool has_flash = target->traits.has_rom && !target->traits.has_threads && !is_hosted;
-    if (advice->asked->precision == UL_PRECISION_F32)
-        offer(advice, "precision", false, "precision", "bf16");
-    if (advice->asked->train)
-        return;
-    if (has_flash && advice->asked->weights == UL_WEIGHTS_ARENA)
-        offer(advice, "weights", true, "weights", "rom");
-    if (fits_target(advice, "conv") && !is_given(advice, "conv") &&
-        ul_program_has_winograd(advice->compile->program))
-        offer(advice, "implementation", false, "conv", "direct");
-}
-
-/* Constant matrices in f32 that products multiply by, and the bytes of all. */
-static uint32_t count_matrices(const struct ul_graph *graph, uint64_t *bytes)
-{
-    uint32_t count = 0;
-    *bytes = 0;
-    for (uint32_t id = 0; id < graph->node_count; id++) {
-        const struct ul_node *node = &graph->nodes[id];
-        if (node->op == UL_OP_NONE || (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) == 0 ||
-            node->input_count < 2)
-            continue;
-        const struct ul_value *base = &graph->values[graph->values[node->inputs[1]].view.base];
-        if (base->kind != UL_VALUE_WEIGHT || base->type.dtype != UL_F32 || base->type.rank != 2)
-            continue;
-        *bytes += ul_type_bytes(&base->type);
-        count++;
-    }
-    return count;
-}
-
-/* Fewer bits for weights of products: where there is more than the first and the last, which stay,
- * and enough of it. Each is the work of a whole search for scales. */
-static void offer_quantize(struct advice *advice)
-{
-    enum { LEAST_COUNT = 3, LEAST_BYTES = 1 << 20 };
-    uint64_t bytes;
-    uint32_t count = count_matrices(&advice->compile->graph, &bytes);
-    bool trains_all = advice->asked->train && advice->asked->lora.count == 0;
-    if (trains_all || advice->asked->quantize.count > 0 || count < LEAST_COUNT ||
-        bytes < LEAST_BYTES || !fits_target(advice, "quantize"))
-        return;
-    offer(advice, "quantize", false, "quantize", "int8");
-    offer(advice, "quantize", false, "quantize", "int4");
-}
-
-/* Outputs that were made before the peak and wait for the end: the model without them. */
-static void offer_outputs(struct advice *advice)
-{
-    const struct ul_compile *compile = advice->compile;
-    const struct ul_block *root = ul_graph_only_root(&compile->graph);
-    const struct ul_plan *plan = &compile->plan;
-    uint32_t offered = 0;
-    if (advice->asked->train || root->output_count < 2 || advice->asked->outputs.count > 0 ||
-        root->output_count > MAX_EDITS)
-        return;
-    for (uint32_t r = 0; r < plan->range_count && offered < MAX_OUTPUTS; r++) {
-        const struct ul_plan_range *range = &plan->ranges[r];
-        if (range->class != UL_PLAN_OUTPUTS || range->value == UL_PLAN_NONE ||
-            range->begin >= plan->peak_position || range->end <= plan->peak_position + 1)
-            continue;
-        struct change *change = NULL;
-        const char *name = compile->report.values[range->value].name;
-        for (uint32_t i = 0; i < root->output_count; i++) {
-            const char *other = compile->graph.values[root->outputs[i]].name;
-            if (strcmp(other, name) == 0)
-                continue;
-            if (change == NULL)
-                change = add(advice, "output", false, advice->asked->precision == UL_PRECISION_F32);
-            edit(advice, change, "output", other);
+    struct ul_compile *compile = advice->compile;
+    bool is_f32 = compile->asked.precision == UL_PRECISION_F32;
+    struct ul_edits edits;
+    for (const struct ul_try *row = ul_tries; row->kind != NULL; row++) {
+        uint32_t index = 0;
+        while (row->vary == NULL && ul_try_edit(compile, row, index++, &compile->keep, &edits)) {
+            struct ul_report_remedy *remedy = &add(advice, row->kind, &edits)->remedy;
+            remedy->is_applied = row->when == UL_TRY_APPLIED;
+            remedy->keeps_bits =
+                row->bits == UL_BITS_KEPT || (row->bits == UL_BITS_KEPT_IN_F32 && is_f32);
         }
-        offered++;
     }
 }
 
 /* ---- Planning them ---- */
-
-static void apply(const void *context, struct ul_compile *other)
-{
-    const struct change *change = context;
-    struct ul_options *options = &other->options.base;
-    for (uint32_t i = 0; i < change->edit_count; i++) {
-        const struct edit *edit = &change->edits[i];
-        if (edit->value == NULL) {
-            ul_option_clear(options, edit->row);
-            continue;
-        }
-        const char *equals = strrchr(edit->value, '=');
-        if (edit->row->kind == UL_OPTION_SIZES && equals != NULL)
-            ul_options_drop_size(options, edit->row, edit->value, (size_t)(equals - edit->value));
-        enum ul_status status = ul_option_set(
-            options, edit->row, *edit->value == '\0' ? NULL : edit->value, &other->diag);
-        UL_ASSERT(status == UL_OK);
-    }
-}
 
 /* Whether what a budget bounds is alike: a caller's process has much less in it than the program's
  * own. */
@@ -305,13 +113,13 @@ static void plan_changes(struct advice *advice, uint32_t first, const char *mode
     struct ul_trial trials[UL_REPORT_CHANGES];
     uint32_t count = advice->count - first;
     for (uint32_t i = 0; i < count; i++)
-        trials[i] = (struct ul_trial){.change = apply, .context = &advice->changes[first + i]};
+        trials[i] = (struct ul_trial){.edits = advice->changes[first + i].edits};
     ul_compile_try_all(advice->compile, model_path, trials, count);
     for (uint32_t i = 0; i < count; i++) {
         struct change *change = &advice->changes[first + i];
         struct ul_report_remedy *remedy = &change->remedy;
         const struct ul_report_case *result = &trials[i].result;
-        change->is_planned = trials[i].is_planned;
+        change->is_planned = trials[i].result.is_planned;
         remedy->fits = result->status == UL_OK;
         remedy->reserved_bytes = result->reserved_bytes;
         remedy->process_bytes = result->process_bytes;
@@ -344,13 +152,18 @@ static void join_best(struct advice *advice)
         best[count++] = chosen;
     }
     for (uint32_t members = 2; members <= count && advice->count < UL_REPORT_CHANGES; members++) {
-        struct change *change = add(advice, together, false, true);
+        struct ul_edits edits = {.count = 0};
+        bool keeps_bits = true;
         for (uint32_t m = 0; m < members; m++) {
             const struct change *member = &advice->changes[best[m]];
-            change->remedy.keeps_bits = change->remedy.keeps_bits && member->remedy.keeps_bits;
-            for (uint32_t e = 0; e < member->edit_count && change->edit_count < MAX_EDITS; e++)
-                edit(advice, change, member->edits[e].row->name, member->edits[e].value);
+            keeps_bits = keeps_bits && member->remedy.keeps_bits;
+            for (uint32_t e = 0; e < member->edits.count; e++) {
+                const struct ul_edit *edit = &member->edits.items[e];
+                ul_edits_add(&advice->compile->keep, &edits, edit->row, edit->value,
+                             edit->replaces);
+            }
         }
+        add(advice, together, &edits)->remedy.keeps_bits = keeps_bits;
     }
 }
 
@@ -509,7 +322,7 @@ static bool is_idle(const struct advice *advice, const struct change *change)
         return false;
     for (uint32_t i = 0; i < advice->count; i++) {
         const struct change *other = &advice->changes[i];
-        if (other != change && other->is_planned && other->edit_count < change->edit_count &&
+        if (other != change && other->is_planned && other->edits.count < change->edits.count &&
             other->remedy.owner == change->remedy.owner &&
             other->remedy.fits >= change->remedy.fits &&
             other->remedy.saved_bytes >= change->remedy.saved_bytes &&
@@ -543,17 +356,9 @@ void ul_compile_advise(struct ul_compile *compile, const char *model_path)
     UL_ASSERT(compile->program != NULL && compile->options.plan == NULL);
     UL_ASSERT(strcmp(model_path, "-") != 0);
     const struct ul_report_case own = ul_compile_note(compile);
-    *advice = (struct advice){.compile = compile,
-                              .asked = &compile->asked,
-                              .cost = own.cost,
-                              .sample_count = own.sample_count};
-    offer_applied(advice);
-    offer_defaults(advice);
-    offer_batch(advice);
-    offer_places(advice);
-    offer_quantize(advice);
-    offer_training(advice);
-    offer_outputs(advice);
+    *advice =
+        (struct advice){.compile = compile, .cost = own.cost, .sample_count = own.sample_count};
+    offer_all(advice);
     plan_changes(advice, 0, model_path);
     uint32_t single = advice->count;
     join_best(advice);

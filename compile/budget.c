@@ -16,39 +16,13 @@ static bool is_disabled(const struct ul_compile *compile, const char *pass)
     return false;
 }
 
-/* The caller named neither splits nor light work inside. */
-static bool is_open(const struct ul_compile *compile)
-{
-    return compile->options.splits.count == 0 && compile->options.inside.count == 0;
-}
-
-static bool is_open_trainer(const struct ul_compile *compile)
-{
-    return compile->options.train && is_open(compile);
-}
-
-/* Other layouts round otherwise, which a program that trains must not. */
-static bool has_layouts(const struct ul_compile *compile)
-{
-    return !compile->options.train && compile->options.row_major.count == 0 &&
-           compile->options.splits.count == 0 &&
-           compile->program->options.target->traits.channels_last;
-}
-
-/* What may be tried, in this order, unless the user disabled the pass. */
-static const struct {
-    const char *pass;
-    bool (*applies)(const struct ul_compile *compile);
-    enum ul_status (*run)(struct ul_variants *variants);
-} tries[] = {{"split", is_open, ul_variants_try_splits},
-             {"inside", is_open_trainer, ul_variants_try_inside},
-             {"layout", has_layouts, ul_variants_try_layouts}};
-
+/* What may be tried, unless the user disabled the pass. */
 static enum ul_status try_all(struct ul_variants *variants)
 {
-    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-        if (tries[i].applies(variants->compile) && !is_disabled(variants->compile, tries[i].pass))
-            UL_TRY(tries[i].run(variants));
+    const struct ul_compile *compile = variants->compile;
+    for (const struct ul_try *row = ul_tries; row->kind != NULL; row++)
+        if (row->vary != NULL && row->applies(compile) && !is_disabled(compile, row->kind))
+            UL_TRY(row->vary(variants));
     return UL_OK;
 }
 

@@ -272,8 +272,8 @@ const struct ul_target_compiler *ul_compile_compiler(const struct ul_compile *co
 const char *ul_compile_command(struct ul_compile *compile);
 bool ul_compile_has_compiler(struct ul_compile *compile);
 
-/* trial.c: what a compile's own plan is as a case; its texts are the compile's. */
-struct ul_report_case ul_compile_note(struct ul_compile *compile);
+/* describe.c: what a compile's own plan is as a case; its texts are the compile's. */
+struct ul_report_case ul_compile_note(const struct ul_compile *compile);
 
 /* plan_file.c: whether the model that was read is another than the plan's; and UL_MISMATCH that
  * says so. */

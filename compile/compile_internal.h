@@ -47,21 +47,17 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile) UL_MUST_CHEC
 /* trained.c: the notes of the report's facts on training, whose counts are there. */
 void ul_compile_describe_trained(struct ul_compile *compile);
 
-/* trial.c: other compiles of the same model, to learn what their plans take. */
+/* trial.c: compiles of the same model under edited options, to learn what their plans take. */
 struct ul_trial {
     const char *what; /* is tried, for the progress */
     const char *path; /* of its model; NULL: the one that the call names */
-    /* Changes what the options of the compile say; NULL: nothing. */
-    void (*change)(const void *context, struct ul_compile *other);
-    const void *context;
+    struct ul_edits edits;
     /* Before it is built, as ul_compile_find_largest; NULL: nothing. */
     enum ul_status (*prepare)(struct ul_compile *other, const char *model_path);
     /* What came of it. */
     struct ul_diag diag; /* UL_NO_FIT is an answer */
-    bool is_planned;
     bool has_batch_statistics;
-    bool repeats;         /* it takes more time than a plan without a budget */
-    int64_t sample_count; /* of a run */
+    bool repeats; /* it takes more time than a plan without a budget */
     char model_sha256[65];
     struct ul_report_case result;
 };
@@ -72,6 +68,31 @@ enum ul_status ul_compile_try(struct ul_compile *compile, const char *model_path
  */
 void ul_compile_try_all(struct ul_compile *compile, const char *model_path, struct ul_trial *trials,
                         uint32_t count);
+
+/* tries.c: what may be tried to make a plan smaller, one row each; the last has no kind. */
+struct ul_variants;
+enum ul_try_bits { UL_BITS_CHANGE, UL_BITS_KEPT, UL_BITS_KEPT_IN_F32 };
+/* APPLIED: the plan has it, and what is tried is the plan without it. Under a budget such a plan is
+ * made smaller by other means, which says nothing of this one. OPEN, GIVEN: where the caller said
+ * nothing, or something, of the option. */
+enum ul_try_when { UL_TRY_ALWAYS, UL_TRY_APPLIED, UL_TRY_OPEN, UL_TRY_GIVEN };
+struct ul_try {
+    const char *kind;      /* what reports call it */
+    const char *option;    /* that says it */
+    const char *value;     /* as in an edit */
+    enum ul_try_bits bits; /* of results */
+    enum ul_try_when when;
+    bool (*applies)(const struct ul_compile *compile); /* NULL: it does */
+    /* In place of `value`, makes edits number `index`; false: there is none. */
+    bool (*edit)(const struct ul_compile *compile, const struct ul_option *option, uint32_t index,
+                 struct ul_arena *arena, struct ul_edits *edits);
+    /* Has plans of other programs join the compile's ladder; NULL: it is a matter of options. */
+    enum ul_status (*vary)(struct ul_variants *variants);
+};
+extern const struct ul_try ul_tries[];
+/* The edits of a row of options, from 0 on; false: there are none of that number. */
+bool ul_try_edit(const struct ul_compile *compile, const struct ul_try *row, uint32_t index,
+                 struct ul_arena *arena, struct ul_edits *edits);
 
 /* micro_batches.c: has the compile take the number of micro-batches of the least predicted time
  * within its budget, where --micro-batches leaves it open. */

@@ -365,3 +365,59 @@ void ul_compile_describe(struct ul_compile *compile)
     describe_training(compile);
     compile->report.step_cost = step_cost(compile);
 }
+
+/* ---- A case of a table ---- */
+
+static bool begins_with(const struct ul_graph *graph, ul_value_id value, int64_t size)
+{
+    const struct ul_type *type = &graph->values[value].type;
+    return type->rank > 0 && type->dims[0] == size;
+}
+
+/* The first dimension of the first input, where it can be that of samples: where training has them,
+ * or all inputs and outputs begin with as many; else 0. */
+static int64_t sample_count(const struct ul_compile *compile)
+{
+    const struct ul_graph *graph = &compile->graph;
+    const struct ul_block *root = &graph->blocks[0];
+    if (root->input_count == 0 || graph->values[root->inputs[0]].type.rank == 0)
+        return 0;
+    int64_t size = graph->values[root->inputs[0]].type.dims[0];
+    bool all = true;
+    for (uint32_t i = 0; i < root->input_count; i++)
+        all = all && begins_with(graph, root->inputs[i], size);
+    for (uint32_t i = 0; i < root->output_count; i++)
+        all = all && begins_with(graph, root->outputs[i], size);
+    return all || compile->options.train ? size : 0;
+}
+
+struct ul_report_case ul_compile_note(const struct ul_compile *compile)
+{
+    const struct ul_plan *plan = &compile->plan;
+    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
+    struct ul_report_case result = {.status = plan->fits ? UL_OK : UL_NO_FIT,
+                                    .is_planned = true,
+                                    .reserved_bytes = plan->reserved_bytes[0],
+                                    .process_bytes = compile->report.process.total_bytes,
+                                    .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
+                                    .bounds_buffer = compile->options.budget_of == UL_BUDGET_ARENA,
+                                    .owner = ul_report_owner_of(&compile->report.process),
+                                    .budget_bytes = compile->options.budget_bytes,
+                                    .cost = compile->report.step_cost,
+                                    .weight_elements = compile->weight_elements,
+                                    .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
+                                    .sample_count = (uint64_t)sample_count(compile) * parts,
+                                    .largest = compile->report.largest.size,
+                                    .recomputed_count = ul_report_recomputed(plan),
+                                    .split_count = compile->options.splits.count,
+                                    .row_major_count = compile->options.row_major.count,
+                                    .inside_count = compile->options.inside.count};
+    if (plan->position_count > 0) {
+        struct ul_report_step peak = ul_report_step_at(&compile->report, plan->peak_position);
+        result.peak_node = peak.node;
+        result.peak_op = peak.op;
+        result.peak_source = peak.source;
+    }
+    return result;
+}

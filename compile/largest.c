@@ -18,13 +18,12 @@
 struct search {
     struct ul_compile *compile;
     const char *path;
-    const char *option;              /* that asks: "--max-batch" */
-    const char *dim;                 /* whose size is looked for; NULL: the batch's */
-    struct ul_texts symbols;         /* dimensions of that size */
-    struct ul_named_sizes shapes;    /* of inputs whose first dimension is, and has no name */
+    const char *option;      /* that asks: "--max-batch" */
+    const char *dim;         /* whose size is looked for; NULL: the batch's */
+    struct ul_texts symbols; /* dimensions of that size */
+    struct ul_pairs shapes; /* inputs whose first dimension is, and has no name: behind it ",3,8" */
     struct ul_report_largest result; /* what was tried so far */
     uint32_t tried_capacity;
-    int64_t size; /* that is being tried */
     int64_t unit; /* what it is a multiple of: the number of micro-batches, or what is said */
 };
 
@@ -53,21 +52,22 @@ static enum ul_status add_shape(struct search *search, const struct ul_model_por
 {
     struct ul_compile *compile = search->compile;
     const struct ul_named_size *said = find_shape(&compile->options, port->name);
-    struct ul_named_size shape = {.rank = port->rank};
-    if (said != NULL)
-        shape = *said;
     bool is_known = said != NULL || (port->rank != UL_RANK_UNKNOWN && port->rank <= UL_LIMIT_RANK);
-    for (uint32_t d = 1; said == NULL && is_known && d < port->rank; d++) {
-        shape.dims[d] = port->dims[d].size;
-        is_known = is_known && shape.dims[d] >= 0;
+    uint32_t rank = said != NULL ? said->rank : port->rank;
+    struct ul_text rest;
+    ul_text_init(&rest, &compile->keep);
+    for (uint32_t d = 1; is_known && d < rank; d++) {
+        int64_t size = said != NULL ? said->dims[d] : port->dims[d].size;
+        ul_text_printf(&rest, ",%lld", (long long)size);
+        is_known = size >= 0;
     }
-    if (!is_known || shape.rank == 0)
+    if (!is_known || rank == 0)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--max-batch: give the shape of input %s with --shape; of its first "
                            "dimension any number, which is the batch",
                            ul_quote(&compile->keep, port->name));
-    shape.name = ul_arena_copy_string(&compile->keep, port->name);
-    ul_named_sizes_add(&compile->keep, &search->shapes, &shape);
+    ul_pairs_add(&compile->keep, &search->shapes, ul_arena_copy_string(&compile->keep, port->name),
+                 rest.data);
     return UL_OK;
 }
 
@@ -133,37 +133,25 @@ static enum ul_status find_inputs(struct search *search)
 
 /* ---- One batch ---- */
 
-static void set_size(const struct search *search, struct ul_compile *compile, int64_t size)
+/* The size in place of the question. */
+static struct ul_edits size_edits(const struct search *search, int64_t size)
 {
-    struct ul_compile_options *options = &compile->options;
-    for (uint32_t i = 0; i < search->symbols.count; i++) {
-        const struct ul_named_size dim = {
-            .name = search->symbols.items[i], .rank = 1, .dims = {size}};
-        ul_named_sizes_add(&compile->keep, &options->dims, &dim);
-    }
-    struct ul_named_sizes shapes = {.count = 0};
-    for (uint32_t i = 0; i < search->shapes.count; i++) {
-        struct ul_named_size shape = search->shapes.items[i];
-        shape.dims[0] = size;
-        ul_named_sizes_add(&compile->keep, &shapes, &shape);
-    }
-    for (uint32_t i = 0; i < options->shapes.count; i++) {
-        bool is_ours = false;
-        for (uint32_t k = 0; k < search->shapes.count; k++)
-            is_ours =
-                is_ours || strcmp(search->shapes.items[k].name, options->shapes.items[i].name) == 0;
-        if (!is_ours)
-            ul_named_sizes_add(&compile->keep, &shapes, &options->shapes.items[i]);
-    }
-    options->shapes = shapes;
-    options->max_batch = false; /* it is said now */
-    options->max_dim = NULL;
-}
-
-static void change(const void *context, struct ul_compile *trial)
-{
-    const struct search *search = context;
-    set_size(search, trial, search->size);
+    static const char *const asked[] = {"max-batch", "max-dim"};
+    const struct ul_option_table *table = &ul_compile_option_table;
+    struct ul_arena *arena = &search->compile->keep;
+    struct ul_edits edits = {.count = 0};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        ul_edits_add(arena, &edits, ul_option_find(table, asked[i]), NULL, false);
+    for (uint32_t i = 0; i < search->symbols.count; i++)
+        ul_edits_add(arena, &edits, ul_option_find(table, "dim"),
+                     ul_arena_printf(arena, "%s=%lld", search->symbols.items[i], (long long)size),
+                     true);
+    for (uint32_t i = 0; i < search->shapes.count; i++)
+        ul_edits_add(arena, &edits, ul_option_find(table, "shape"),
+                     ul_arena_printf(arena, "%s=%lld%s", search->shapes.items[i].name,
+                                     (long long)size, search->shapes.items[i].value),
+                     true);
+    return edits;
 }
 
 /* Plans a size of so many units; UL_NO_FIT is an answer. */
@@ -174,12 +162,10 @@ static enum ul_status try_size(struct search *search, int64_t count, struct ul_d
     struct ul_arena *arena = &search->compile->keep;
     const char *noun = search->dim != NULL ? ul_option_shown(arena, search->dim) : "batch";
     struct ul_trial trial = {.what = ul_arena_printf(arena, "%.40s %lld", noun, (long long)size),
-                             .change = change,
-                             .context = search};
-    search->size = size;
+                             .edits = size_edits(search, size)};
     enum ul_status status = ul_compile_try(search->compile, search->path, &trial);
     *diag = trial.diag;
-    if (!trial.is_planned)
+    if (!trial.result.is_planned)
         return status;
     UL_GROW(arena, result->tried, result->tried_count, search->tried_capacity);
     result->tried[result->tried_count++] =
@@ -266,9 +252,9 @@ static enum ul_status find(struct search *search)
     search->result.unit = (uint64_t)search->unit;
     if (search->result.refused != (uint64_t)(misfit * search->unit))
         search->result.reason = NULL;
-    set_size(search, compile, fits * search->unit);
     compile->report.largest = search->result;
-    return UL_OK;
+    const struct ul_edits edits = size_edits(search, fits * search->unit);
+    return ul_options_edit(&compile->options.base, &edits, &compile->diag);
 }
 
 /* ---- What is asked ---- */

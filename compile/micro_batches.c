@@ -11,29 +11,21 @@
 
 struct search {
     struct ul_compile *compile;
-    uint64_t parts; /* that are being tried */
+    const struct ul_option *row;
     struct ul_report_parts result;
     uint32_t tried_capacity;
 };
-
-static void change(const void *context, struct ul_compile *trial)
-{
-    const struct search *search = context;
-    trial->options.micro_batches = search->parts;
-}
 
 static enum ul_status try_parts(struct search *search, const char *path, uint64_t parts,
                                 struct ul_trial *trial)
 {
     struct ul_report_parts *result = &search->result;
     struct ul_arena *arena = &search->compile->keep;
-    *trial = (struct ul_trial){
-        .what = ul_arena_printf(arena, "%llu micro-batches", (unsigned long long)parts),
-        .change = change,
-        .context = search};
-    search->parts = parts;
+    const char *number = ul_arena_printf(arena, "%llu", (unsigned long long)parts);
+    *trial = (struct ul_trial){.what = ul_arena_printf(arena, "%s micro-batches", number)};
+    ul_edits_add(arena, &trial->edits, search->row, number, false);
     enum ul_status status = ul_compile_try(search->compile, path, trial);
-    if (!trial->is_planned)
+    if (!trial->result.is_planned)
         return status;
     UL_GROW(arena, result->tried, result->tried_count, search->tried_capacity);
     result->tried[result->tried_count++] =
@@ -82,8 +74,8 @@ static enum ul_status try_all(struct search *search, const char *path, struct ul
             search->compile->diag = *diag;
             return status;
         }
-        if (parts == 1 && trial.sample_count > 0)
-            samples = (uint64_t)trial.sample_count;
+        if (parts == 1 && trial.result.sample_count > 0)
+            samples = trial.result.sample_count;
         if (status == UL_OK && trial.result.cost < best_cost) {
             best_cost = trial.result.cost;
             search->result.parts = parts;
@@ -97,7 +89,7 @@ static enum ul_status try_all(struct search *search, const char *path, struct ul
 enum ul_status ul_compile_find_parts(struct ul_compile *compile, const char *model_path)
 {
     const struct ul_option *row = ul_option_find(&ul_compile_option_table, "micro-batches");
-    struct search search = {.compile = compile};
+    struct search search = {.compile = compile, .row = row};
     struct ul_diag diag = {.status = UL_OK};
     bool is_open = compile->options.train && ul_option_is_given(&compile->options.base, row) &&
                    compile->options.micro_batches == 0;

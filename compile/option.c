@@ -622,16 +622,44 @@ void ul_option_clear(struct ul_options *options, const struct ul_option *row)
     options->is_set[index_of(options, row)] = false;
 }
 
-void ul_options_drop_size(struct ul_options *options, const struct ul_option *row, const char *name,
-                          size_t length)
+/* The last of several sizes takes the place of what was said of that one before. */
+static void replace_size(struct ul_options *options, const struct ul_option *row)
 {
     struct ul_named_sizes *list = field_of(options, row);
-    struct ul_named_sizes kept = {.count = 0};
-    UL_ASSERT(row->kind == UL_OPTION_SIZES);
-    for (uint32_t i = 0; i < list->count; i++)
-        if (strlen(list->items[i].name) != length || memcmp(list->items[i].name, name, length) != 0)
-            ul_named_sizes_add(options->arena, &kept, &list->items[i]);
-    *list = kept;
+    UL_ASSERT(row->kind == UL_OPTION_SIZES && list->count > 0);
+    const struct ul_named_size last = list->items[list->count - 1];
+    for (uint32_t i = 0; i + 1 < list->count; i++) {
+        if (strcmp(list->items[i].name, last.name) == 0) {
+            list->items[i] = last;
+            list->count--;
+            return;
+        }
+    }
+}
+
+void ul_edits_add(struct ul_arena *arena, struct ul_edits *edits, const struct ul_option *row,
+                  const char *value, bool replaces)
+{
+    UL_GROW(arena, edits->items, edits->count, edits->capacity);
+    edits->items[edits->count++] =
+        (struct ul_edit){.row = row, .value = value, .replaces = replaces};
+}
+
+enum ul_status ul_options_edit(struct ul_options *options, const struct ul_edits *edits,
+                               struct ul_diag *diag)
+{
+    for (uint32_t i = 0; i < edits->count; i++) {
+        const struct ul_edit *edit = &edits->items[i];
+        bool is_flag = edit->row->kind == UL_OPTION_FLAG;
+        if (edit->value == NULL) {
+            ul_option_clear(options, edit->row);
+            continue;
+        }
+        UL_TRY(ul_option_set(options, edit->row, is_flag ? NULL : edit->value, diag));
+        if (edit->replaces)
+            replace_size(options, edit->row);
+    }
+    return UL_OK;
 }
 
 void ul_options_copy(struct ul_options *to, const struct ul_options *from, size_t size_bytes)

@@ -157,6 +157,17 @@ struct ul_options {
     bool is_set[UL_OPTION_MAX];
 };
 
+/* An option with another value. */
+struct ul_edit {
+    const struct ul_option *row;
+    const char *value; /* as the command line has it, "" of a flag; NULL: what was said goes */
+    bool replaces; /* of one of several sizes: it takes the place of what was said of that one */
+};
+struct ul_edits {
+    uint32_t count, capacity;
+    struct ul_edit *items;
+};
+
 /* Several values of one option: a direction of a table of plans. */
 struct ul_axis {
     const struct ul_option *row;
@@ -190,9 +201,12 @@ enum ul_status ul_option_restore(struct ul_options *options, const struct ul_opt
                                  const char *value, struct ul_diag *diag) UL_MUST_CHECK;
 /* Takes back all that was said of it: the default. */
 void ul_option_clear(struct ul_options *options, const struct ul_option *row);
-/* Takes back what was said of one of several sizes. */
-void ul_options_drop_size(struct ul_options *options, const struct ul_option *row, const char *name,
-                          size_t length);
+/* Adds the edit of a row of the table. */
+void ul_edits_add(struct ul_arena *arena, struct ul_edits *edits, const struct ul_option *row,
+                  const char *value, bool replaces);
+/* Makes edits, the first one first; UL_USAGE where a row does not take a value. */
+enum ul_status ul_options_edit(struct ul_options *options, const struct ul_edits *edits,
+                               struct ul_diag *diag) UL_MUST_CHECK;
 /* UL_USAGE where its field holds what the row does not take; a field may be assigned by hand. */
 enum ul_status ul_option_check(const struct ul_options *options, const struct ul_option *row,
                                struct ul_diag *diag) UL_MUST_CHECK;

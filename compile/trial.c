@@ -38,68 +38,11 @@ static void tell(void *context, const char *what)
 static enum ul_status run(struct ul_compile *other, const char *path, const struct ul_trial *trial)
 {
     path = trial->path != NULL ? trial->path : path;
-    if (trial->change != NULL)
-        trial->change(trial->context, other);
+    UL_TRY(ul_options_edit(&other->options.base, &trial->edits, &other->diag));
     if (trial->prepare != NULL)
         UL_TRY(trial->prepare(other, path));
     UL_TRY(ul_compile_build(other, path));
     return ul_compile_plan(other);
-}
-
-static bool begins_with(const struct ul_graph *graph, ul_value_id value, int64_t size)
-{
-    const struct ul_type *type = &graph->values[value].type;
-    return type->rank > 0 && type->dims[0] == size;
-}
-
-/* The first dimension of the first input, where it can be that of samples: where training has them,
- * or all inputs and outputs begin with as many; else 0. */
-static int64_t sample_count(const struct ul_compile *compile)
-{
-    const struct ul_graph *graph = &compile->graph;
-    if (graph->root_count > 1)
-        return 0; /* each has its own */
-    const struct ul_block *root = ul_graph_only_root(graph);
-    if (root->input_count == 0 || graph->values[root->inputs[0]].type.rank == 0)
-        return 0;
-    int64_t size = graph->values[root->inputs[0]].type.dims[0];
-    bool all = true;
-    for (uint32_t i = 0; i < root->input_count; i++)
-        all = all && begins_with(graph, root->inputs[i], size);
-    for (uint32_t i = 0; i < root->output_count; i++)
-        all = all && begins_with(graph, root->outputs[i], size);
-    return all || compile->options.train ? size : 0;
-}
-
-struct ul_report_case ul_compile_note(struct ul_compile *compile)
-{
-    const struct ul_plan *plan = &compile->plan;
-    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
-    uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
-    struct ul_report_case result = {.status = plan->fits ? UL_OK : UL_NO_FIT,
-                                    .is_planned = true,
-                                    .reserved_bytes = plan->reserved_bytes[0],
-                                    .process_bytes = compile->report.process.total_bytes,
-                                    .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
-                                    .bounds_buffer = compile->options.budget_of == UL_BUDGET_ARENA,
-                                    .owner = ul_report_owner_of(&compile->report.process),
-                                    .budget_bytes = compile->options.budget_bytes,
-                                    .cost = compile->report.step_cost,
-                                    .weight_elements = compile->weight_elements,
-                                    .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
-                                    .sample_count = (uint64_t)sample_count(compile) * parts,
-                                    .largest = compile->report.largest.size,
-                                    .recomputed_count = ul_report_recomputed(plan),
-                                    .split_count = compile->options.splits.count,
-                                    .row_major_count = compile->options.row_major.count,
-                                    .inside_count = compile->options.inside.count};
-    if (plan->position_count > 0) {
-        struct ul_report_step peak = ul_report_step_at(&compile->report, plan->peak_position);
-        result.peak_node = peak.node;
-        result.peak_op = peak.op;
-        result.peak_source = peak.source;
-    }
-    return result;
 }
 
 static const char *kept_text(struct ul_arena *arena, const char *text)
@@ -114,9 +57,7 @@ static void note(struct ul_compile *other, struct ul_arena *arena, struct ul_tri
     result->peak_node = kept_text(arena, result->peak_node);
     result->peak_op = kept_text(arena, result->peak_op);
     result->peak_source = kept_text(arena, result->peak_source);
-    trial->is_planned = true;
     trial->repeats = other->plan.cost > other->plan.base_cost;
-    trial->sample_count = sample_count(other);
 }
 
 /* Texts live in `arena`. */
@@ -203,8 +144,7 @@ static bool receive(struct ul_trial *trial, const struct ul_text *message, struc
     memcpy(trial, message->data, sizeof *trial);
     trial->what = asked.what;
     trial->path = asked.path;
-    trial->change = asked.change;
-    trial->context = asked.context;
+    trial->edits = asked.edits;
     trial->prepare = asked.prepare;
     list_texts(trial, texts);
     for (uint32_t i = 0; i < TEXTS; i++) {
@@ -286,7 +226,6 @@ static void finish(struct work *work, uint32_t w)
         ;
     if (ending != 0 || !receive(trial, &worker->said, &work->compile->keep)) {
         trial->diag = (struct ul_diag){.status = UL_OK};
-        trial->is_planned = false;
         bool lacks_memory = WIFEXITED(ending) && WEXITSTATUS(ending) == UL_NO_FIT;
         trial->result = (struct ul_report_case){
             .status = ul_diag_set(&trial->diag, lacks_memory ? UL_NO_FIT : UL_INTERNAL,

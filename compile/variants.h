@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of one model that a budget may choose among: other pieces, other layouts, light work
- * inside products. For variants.c, splits.c, layouts.c and inside.c alone.
+ * inside products. For the files that try them alone: variants.c, splits.c, layouts.c, inside.c,
+ * the table of tries.c, and budget.c.
  *
  * A variant is the graph with some regions laid out row-major (--row-major), some chains computed
  * in pieces (--split) and some light results computed by what reads them (--inside), its program,

@@ -5,32 +5,27 @@
 
 #include <string.h>
 
-/* One combination. */
-struct choice {
-    const struct ul_axes *axes;
-    uint32_t index; /* of the case; the last axis changes fastest */
-};
-
-/* The value of an axis. */
-static uint32_t value_of(const struct choice *choice, uint32_t axis)
+/* Which value of the axis a case has; the last axis changes fastest. */
+static uint32_t value_of(const struct ul_axes *axes, uint32_t index, uint32_t axis)
 {
-    uint32_t index = choice->index;
-    for (uint32_t a = choice->axes->count; a-- > axis + 1;)
-        index /= choice->axes->items[a].set.count;
-    return index % choice->axes->items[axis].set.count;
+    for (uint32_t a = axes->count; a-- > axis + 1;)
+        index /= axes->items[a].set.count;
+    return index % axes->items[axis].set.count;
 }
 
-static void change(const void *context, struct ul_compile *other)
+/* The models have no row: the trial's path is that of its model. */
+static struct ul_trial trial_of(struct ul_compile *compile, const struct ul_texts *models,
+                                const struct ul_axes *axes, uint32_t index)
 {
-    const struct choice *choice = context;
-    for (uint32_t a = 0; a < choice->axes->count; a++) {
-        const struct ul_axis *axis = &choice->axes->items[a];
-        if (axis->row == NULL)
-            continue; /* the trial's path is that of its model */
-        enum ul_status status = ul_option_set(&other->options.base, axis->row,
-                                              axis->set.items[value_of(choice, a)], &other->diag);
-        UL_ASSERT(status == UL_OK); /* ul_axes_add has tried it */
+    uint32_t model = models->count > 1 ? value_of(axes, index, 0) : 0;
+    struct ul_trial trial = {.path = models->items[model], .prepare = ul_compile_find_largest};
+    for (uint32_t a = 0; a < axes->count; a++) {
+        const struct ul_axis *axis = &axes->items[a];
+        if (axis->row != NULL)
+            ul_edits_add(&compile->keep, &trial.edits, axis->row,
+                         axis->set.items[value_of(axes, index, a)], false);
     }
+    return trial;
 }
 
 /* How many combinations there are. */
@@ -163,7 +158,7 @@ static enum ul_status judge(struct ul_compile *compile, const struct ul_trial *t
                             uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (trials[i].is_planned)
+        if (trials[i].result.is_planned)
             return UL_OK;
     compile->diag = trials[0].diag;
     return trials[0].result.status;
@@ -178,14 +173,9 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_text
     const struct ul_axes all = add_models(compile, models, axes);
     UL_TRY(count_cases(compile, &all, &count));
     struct ul_trial *trials = UL_NEW_ARRAY(&compile->keep, struct ul_trial, count);
-    struct choice *choices = UL_NEW_ARRAY(&compile->keep, struct choice, count);
     struct ul_report_case *cases = UL_NEW_ARRAY(&compile->keep, struct ul_report_case, count);
-    for (uint32_t i = 0; i < count; i++) {
-        choices[i] = (struct choice){.axes = &all, .index = i};
-        trials[i] = (struct ul_trial){
-            .change = change, .context = &choices[i], .prepare = ul_compile_find_largest};
-        trials[i].path = models->items[models->count > 1 ? value_of(&choices[i], 0) : 0];
-    }
+    for (uint32_t i = 0; i < count; i++)
+        trials[i] = trial_of(compile, models, &all, i);
     ul_compile_try_all(compile, models->items[0], trials, count);
     for (uint32_t i = 0; i < count; i++) {
         cases[i] = trials[i].result;
