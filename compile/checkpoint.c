@@ -39,10 +39,7 @@ struct points {
 
 static const struct ul_plan_alternative *cheapest(const struct ul_plan_step *step)
 {
-    const struct ul_plan_alternative *best = &step->alternatives[0];
-    for (uint32_t i = 1; i < step->alternative_count; i++)
-        best = step->alternatives[i].cost < best->cost ? &step->alternatives[i] : best;
-    return best;
+    return &step->alternatives[ul_step_cheapest(step)];
 }
 
 static bool step_touches(const struct points *p, uint32_t step, uint32_t value, bool writes)

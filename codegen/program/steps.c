@@ -44,23 +44,24 @@ void ul_program_mark_run(const struct ul_program *program, const struct ul_plan 
     }
 }
 
-/* The cost of a step's way by the same implementation, or of the first of the same kind; 0 where it
- * has none. */
-static uint64_t cost_by(const struct ul_program *program, uint32_t step,
-                        const struct ul_program_step *like)
+/* A step's way by the same implementation, or the first of the same kind; where it has none, one of
+ * no cost. */
+static const struct ul_plan_alternative *way_by(const struct ul_program *program, uint32_t step,
+                                                const struct ul_program_step *like)
 {
+    static const struct ul_plan_alternative none = {.cost = 0};
     const struct ul_plan_step *planned = &program->problem->steps[step];
-    uint64_t cost = 0;
+    const struct ul_plan_alternative *found = &none;
     for (uint32_t a = planned->alternative_count; a-- > 0;) {
         const struct ul_plan_position at = {.step = step, .alternative = a};
         const struct ul_program_step *way = ul_program_step_at(program, &at);
         if (way->kind != like->kind)
             continue;
-        cost = planned->alternatives[a].cost;
+        found = &planned->alternatives[a];
         if (like->implementation != NULL && strcmp(way->implementation, like->implementation) == 0)
-            return cost;
+            break;
     }
-    return cost;
+    return found;
 }
 
 /* A piece is not taken to be faster than its share of the whole: that it stays in a smaller cache
@@ -76,7 +77,7 @@ static uint64_t piece_cost(const struct ul_builder *builder, const struct ul_pro
         return cost;
     double share = elements_of(builder->graph, step->node) /
                    elements_of(whole->graph, whole->steps[from].node);
-    double min = (double)cost_by(whole, from, step) * share;
+    double min = (double)way_by(whole, from, step)->cost * share;
     uint64_t rounded = (uint64_t)min + 1;
     return cost > rounded ? cost : rounded;
 }
@@ -86,22 +87,36 @@ static const struct ul_program_step *way_of(const struct ul_program_step *step, 
     return way == 0 ? step : &step->others[way - 1];
 }
 
-/* A piece is not faster another way than the whole is: so that, but for a budget, it runs the way
- * that the whole does, and has its bits. */
-static void order_piece(const struct ul_builder *builder, const struct ul_program_step *step,
-                        struct ul_plan_alternative *ways)
+/* But for a budget, a piece runs the way that the whole does, and has its bits. */
+static void mark_piece(const struct ul_builder *builder, const struct ul_program_step *step,
+                       struct ul_plan_alternative *ways)
 {
-    uint32_t from = ul_node_is_piece(builder->graph, step->node)
-                        ? ul_whole_step(builder->whole, builder->graph, step->node)
-                        : UL_NONE;
-    for (uint32_t i = 0; from != UL_NONE && i <= step->other_count; i++) {
-        uint64_t first = cost_by(builder->options->whole, from, way_of(step, i));
-        for (uint32_t k = 0; k <= step->other_count; k++) {
-            uint64_t second = cost_by(builder->options->whole, from, way_of(step, k));
-            if (first < second && ways[k].cost <= ways[i].cost)
-                ways[k].cost = ways[i].cost + 1;
-        }
-    }
+    const struct ul_program *whole = builder->options->whole;
+    uint32_t best = 0, from = ul_node_is_piece(builder->graph, step->node)
+                                  ? ul_whole_step(builder->whole, builder->graph, step->node)
+                                  : UL_NONE;
+    if (from == UL_NONE)
+        return;
+    for (uint32_t i = 1; i <= step->other_count; i++)
+        if (ul_alternative_is_cheaper(way_by(whole, from, way_of(step, i)),
+                                      way_by(whole, from, way_of(step, best))))
+            best = i;
+    for (uint32_t i = 0; i <= step->other_count; i++)
+        ways[i].other_bits = ul_alternative_is_cheaper(way_by(whole, from, way_of(step, best)),
+                                                       way_by(whole, from, way_of(step, i)));
+}
+
+/* What has other bits counts as no faster than the cheapest of those without: no prediction is near
+ * enough to say that it is. */
+static void bound_costs(struct ul_plan_alternative *ways, uint32_t count)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        if (!ways[i].other_bits && ways[i].cost < least)
+            least = ways[i].cost;
+    for (uint32_t i = 0; i < count; i++)
+        if (ways[i].other_bits && ways[i].cost < least)
+            ways[i].cost = least;
 }
 
 static uint64_t step_cost(const struct ul_builder *builder, const struct ul_program_step *step)
@@ -202,12 +217,11 @@ static void plan_step(struct ul_builder *builder, const struct ul_program_step *
             .name = way->implementation != NULL ? way->implementation : "ullage",
             .substeps = &substeps[i],
             .substep_count = 1,
-            .cost = step_cost(builder, way)};
-        /* No prediction is near enough to say that a kernel of ours beats the library's. */
-        if (way->kind != step->kind && alternatives[i].cost <= alternatives[0].cost)
-            alternatives[i].cost = alternatives[0].cost + 1;
+            .cost = step_cost(builder, way),
+            .other_bits = way->kind != step->kind};
     }
-    order_piece(builder, step, alternatives);
+    mark_piece(builder, step, alternatives);
+    bound_costs(alternatives, step->other_count + 1);
     struct ul_plan_step planned = {.name = step->name,
                                    .region = step->region,
                                    .alternatives = alternatives,

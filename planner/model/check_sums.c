@@ -425,7 +425,10 @@ static uint32_t cheapest_of(const struct ul_plan_step *step)
 {
     uint32_t cheapest = 0;
     for (uint32_t a = 1; a < step->alternative_count; a++) {
-        if (step->alternatives[a].cost < step->alternatives[cheapest].cost)
+        const struct ul_plan_alternative *at = &step->alternatives[a];
+        const struct ul_plan_alternative *best = &step->alternatives[cheapest];
+        if (at->cost < best->cost ||
+            (at->cost == best->cost && best->other_bits && !at->other_bits))
             cheapest = a;
     }
     return cheapest;

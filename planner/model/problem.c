@@ -323,6 +323,22 @@ static enum ul_status writes_finalize(struct verifier *v, const struct ul_plan_s
     return UL_OK;
 }
 
+/* What has other bits is never taken for its cost. */
+static enum ul_status bits_verify(const struct verifier *v, const struct ul_plan_step *step)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < step->alternative_count; i++)
+        if (!step->alternatives[i].other_bits && step->alternatives[i].cost < least)
+            least = step->alternatives[i].cost;
+    for (uint32_t i = 0; i < step->alternative_count && least != UINT64_MAX; i++)
+        if (step->alternatives[i].cost < least)
+            return ul_diag_set(v->diag, UL_INVALID,
+                               "step %s: an alternative of other bits costs less than those "
+                               "without.",
+                               name_or(step->name));
+    return UL_OK;
+}
+
 static enum ul_status step_verify(struct verifier *v)
 {
     const struct ul_problem *problem = v->problem;
@@ -345,6 +361,7 @@ static enum ul_status step_verify(struct verifier *v)
         for (uint32_t j = 0; j < alternative->substep_count; j++)
             UL_TRY(substep_verify(v, &alternative->substeps[j]));
     }
+    UL_TRY(bits_verify(v, step));
     return writes_finalize(v, step);
 }
 
@@ -396,16 +413,30 @@ enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_dia
     return status;
 }
 
+bool ul_alternative_is_cheaper(const struct ul_plan_alternative *first,
+                               const struct ul_plan_alternative *second)
+{
+    return first->cost != second->cost ? first->cost < second->cost
+                                       : second->other_bits && !first->other_bits;
+}
+
+uint32_t ul_step_cheapest(const struct ul_plan_step *step)
+{
+    UL_ASSERT(step->alternative_count > 0);
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < step->alternative_count; i++) {
+        if (ul_alternative_is_cheaper(&step->alternatives[i], &step->alternatives[best]))
+            best = i;
+    }
+    return best;
+}
+
 uint64_t ul_problem_min_cost(const struct ul_problem *problem)
 {
     uint64_t sum = 0;
     for (uint32_t s = 0; s < problem->step_count; s++) {
         const struct ul_plan_step *step = &problem->steps[s];
-        UL_ASSERT(step->alternative_count > 0);
-        uint64_t min = step->alternatives[0].cost;
-        for (uint32_t a = 1; a < step->alternative_count; a++)
-            min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
-        sum += min;
+        sum += step->alternatives[ul_step_cheapest(step)].cost;
     }
     return sum;
 }

@@ -85,6 +85,8 @@ struct ul_plan_alternative {
     const struct ul_plan_substep *substeps;
     uint32_t substep_count;
     uint64_t cost;
+    bool other_bits;      /* its results are others in their last bits: it is taken for bytes alone,
+                             and costs no less than the cheapest of those without */
     uint64_t stack_bytes; /* that it takes while it runs, of no space: of a plan the largest counts,
                              with what is beside */
 };
@@ -173,6 +175,11 @@ uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *prob
 bool ul_value_may_move(const struct ul_plan_value *value);
 /* Whether `id` is among the ids, such as those of the values that a substep reads. */
 bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id);
+/* Whether the first costs less, or as much where the second has other bits. */
+bool ul_alternative_is_cheaper(const struct ul_plan_alternative *first,
+                               const struct ul_plan_alternative *second);
+/* The alternative of minimum cost, the first of several, but of other bits where there is one. */
+uint32_t ul_step_cheapest(const struct ul_plan_step *step);
 /* Every step once, each by its cheapest alternative: no plan costs less. */
 uint64_t ul_problem_min_cost(const struct ul_problem *problem);
 /* Every id, size, alignment and region in range, values written before they are read, sums that

@@ -175,12 +175,7 @@ uint32_t *ul_problem_graph_trees(struct ul_arena *arena, const struct ul_problem
 
 static const struct ul_plan_alternative *cheapest(const struct ul_plan_step *step)
 {
-    const struct ul_plan_alternative *best = &step->alternatives[0];
-    for (uint32_t i = 1; i < step->alternative_count; i++) {
-        if (step->alternatives[i].cost < best->cost)
-            best = &step->alternatives[i];
-    }
-    return best;
+    return &step->alternatives[ul_step_cheapest(step)];
 }
 
 /* What is optional is there or not, whenever a step reads it. */

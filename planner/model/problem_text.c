@@ -118,6 +118,7 @@ static void put_step(struct ul_text *text, const struct ul_plan_step *step, uint
         put_name(text, alternative->name);
         put_number(text, "cost", alternative->cost, 0);
         put_number(text, "stack", alternative->stack_bytes, 0);
+        put_flag(text, "other-bits", alternative->other_bits);
         ul_text_put(text, "\n");
         for (uint32_t i = 0; i < alternative->substep_count; i++)
             put_substep(text, &alternative->substeps[i]);
@@ -241,6 +242,7 @@ static enum ul_status parse_alternative(struct parser *p, struct ul_plan_alterna
     UL_TRY(parse_name(p, &alternative->name));
     UL_TRY(parse_number(p, "cost", &alternative->cost));
     UL_TRY(parse_number(p, "stack", &alternative->stack_bytes));
+    alternative->other_bits = ul_scan_accept_word(&p->scan, "other-bits");
     UL_TRY(ul_scan_end_line(&p->scan));
     while (ul_scan_accept_word(&p->scan, "substep")) {
         UL_GROW(&p->scratch, substeps, alternative->substep_count, capacity);

@@ -62,17 +62,6 @@ bool *ul_plan_reads(struct ul_arena *arena, const struct ul_problem *problem,
     return is_read;
 }
 
-uint32_t ul_step_cheapest(const struct ul_plan_step *step)
-{
-    UL_ASSERT(step->alternative_count > 0);
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < step->alternative_count; i++) {
-        if (step->alternatives[i].cost < step->alternatives[best].cost)
-            best = i;
-    }
-    return best;
-}
-
 void ul_timeline_sequence(struct ul_arena *arena, const struct ul_problem *problem,
                           const uint32_t *steps, uint32_t step_count, const uint32_t *alternatives,
                           struct ul_plan *plan)

@@ -19,8 +19,6 @@ void ul_timeline_build(struct ul_arena *arena, const struct ul_problem *problem,
 /* Per value: some position reads it. Positions that are none of the problem's read nothing. */
 bool *ul_plan_reads(struct ul_arena *arena, const struct ul_problem *problem,
                     const struct ul_plan *plan);
-/* The alternative of minimum cost, the first of several. */
-uint32_t ul_step_cheapest(const struct ul_plan_step *step);
 /* The positions of `steps`, which may name a step more than once: every run after the first is a
  * recomputation. Per step the alternative, or NULL: the cheapest. */
 void ul_timeline_sequence(struct ul_arena *arena, const struct ul_problem *problem,

@@ -500,7 +500,8 @@ static uint32_t alternative_within(const struct climb *c, uint32_t step, uint64_
     for (uint32_t a = 0; a < at->alternative_count; a++) {
         uint64_t need = c->needs[step][a] + other;
         bool fits = need <= limit_bytes;
-        bool better = fits ? !best_fits || at->alternatives[a].cost < at->alternatives[best].cost
+        bool better = fits ? !best_fits || ul_alternative_is_cheaper(&at->alternatives[a],
+                                                                     &at->alternatives[best])
                            : !best_fits && c->needs[step][a] < c->needs[step][best];
         if (a == 0 || better)
             best = a;

@@ -169,7 +169,8 @@ void ul_ladder_level_map(const struct ul_problem *problem, const struct ul_ladde
             bool had_room = at->needs[s][best] <= at->most[s];
             bool is_lean = needs[s][a] <= needs[s][from];
             bool was_lean = needs[s][best] <= needs[s][from];
-            bool is_cheaper = step->alternatives[a].cost < step->alternatives[best].cost;
+            bool is_cheaper =
+                ul_alternative_is_cheaper(&step->alternatives[a], &step->alternatives[best]);
             bool is_better =
                 !had_room || (is_lean && !was_lean) || (is_lean == was_lean && is_cheaper);
             best = has_room && is_better ? a : best;

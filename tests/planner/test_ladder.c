@@ -282,6 +282,32 @@ static void test_alternative_of_less_scratch(void **state)
     ul_arena_done(&f.arena);
 }
 
+/* What has other bits is taken for its bytes alone: not first, and not for as much time. */
+static void test_other_bits_are_for_bytes_alone(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    uint32_t x = value(&f, UL_PLAN_INPUTS, 64);
+    uint32_t y = value(&f, UL_PLAN_OUTPUTS, 64);
+    struct ul_plan_substep large = {.reads = &x, .writes = &y, .read_count = 1, .write_count = 1};
+    struct ul_plan_substep small = large;
+    large.scratch_bytes = 4096;
+    small.scratch_bytes = 128;
+    const struct ul_plan_alternative alternatives[] = {
+        {.name = "other", .substeps = &small, .substep_count = 1, .cost = 10, .other_bits = true},
+        {.name = "dear", .substeps = &large, .substep_count = 1, .cost = 20},
+        {.name = "own", .substeps = &large, .substep_count = 1, .cost = 10}};
+    struct ul_plan_step step_of = {
+        .name = "s", .alternatives = alternatives, .alternative_count = 3};
+    ul_problem_add_step(f.problem, &step_of);
+    assert_int_equal(plan_within(&f, 0).positions[0].alternative, 2);
+    assert_int_equal(plan_within(&f, 128 + 4096).positions[0].alternative, 2);
+    assert_int_equal(plan_within(&f, 4096).positions[0].alternative, 0);
+    assert_int_equal(plan_within(&f, 4096).cost, 10);
+    ul_arena_done(&f.arena);
+}
+
 /* ---- Random problems ---- */
 
 struct tally {
@@ -563,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_end_reads_before_updates),
         cmocka_unit_test(test_slice_is_written_again),
         cmocka_unit_test(test_alternative_of_less_scratch),
+        cmocka_unit_test(test_other_bits_are_for_bytes_alone),
         cmocka_unit_test(test_random_ladders),
         cmocka_unit_test(test_entries_are_like_the_root),
         cmocka_unit_test(test_steps_of_regions_run_again),

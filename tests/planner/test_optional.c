@@ -277,6 +277,43 @@ static void test_rungs_are_the_best_choices(void **state)
     }
 }
 
+/* What is left out for what another program has is what the front of both has no use for. */
+static void test_what_is_known_changes_no_front(void **state)
+{
+    (void)state;
+    uint32_t spared = 0;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct choices c, other;
+        struct ul_plan_ladder known, all, fewer, fronts[2];
+        const struct ul_plan_options options = {.work_limit = 20000};
+        struct ul_arena *arena = &c.f.arena;
+        choices_make(&c, seed);
+        choices_make(&other, seed + 1000);
+        struct ul_plan base = plan_within(&c.f, 0, NULL);
+        assert_int_equal(ul_ladder_build(arena, other.f.problem, &options, NULL, &known, &c.f.diag),
+                         UL_OK);
+        assert_int_equal(
+            ul_ladder_spread(arena, c.f.problem, &options, &base, NULL, &all, &c.f.diag), UL_OK);
+        assert_int_equal(
+            ul_ladder_spread(arena, c.f.problem, &options, &base, &known, &fewer, &c.f.diag),
+            UL_OK);
+        fronts[0] = fronts[1] = known;
+        ul_ladder_merge(arena, &fronts[0], &all, 1);
+        ul_ladder_merge(arena, &fronts[1], &fewer, 1);
+        spared += all.count - fewer.count;
+        assert_int_equal(fronts[0].count, fronts[1].count);
+        for (uint32_t i = 0; i < fronts[0].count; i++) {
+            const struct ul_plan_rung *one = &fronts[0].rungs[i], *two = &fronts[1].rungs[i];
+            assert_int_equal(one->variant, two->variant);
+            assert_int_equal(one->plan.reserved_bytes[0], two->plan.reserved_bytes[0]);
+            assert_int_equal(one->plan.cost, two->plan.cost);
+        }
+        ul_arena_done(&other.f.arena);
+        ul_arena_done(arena);
+    }
+    assert_true(spared > 0);
+}
+
 /* ---- The checker ---- */
 
 static void refuse(struct fixture *f, const struct ul_plan *plan, const char *why)
@@ -386,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_spaces_beside),
         cmocka_unit_test(test_the_deepest_stack_counts),
         cmocka_unit_test(test_rungs_are_the_best_choices),
+        cmocka_unit_test(test_what_is_known_changes_no_front),
         cmocka_unit_test(test_the_checker_wants_what_is_read_and_no_more),
         cmocka_unit_test(test_what_runs_again_runs_the_same_way),
         cmocka_unit_test(test_problems_that_mean_nothing),

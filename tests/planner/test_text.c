@@ -103,7 +103,7 @@ static const char everything[] =
     "step 0 \"s\" region 1\n"
     "  alternative\n"
     "    substep reads 0 1 2 writes 3 in-place 3:0 3:1 scratch 9 align 64 space 1\n"
-    "  alternative \"split\" cost 12 stack 700\n"
+    "  alternative \"split\" cost 12 stack 700 other-bits\n"
     "    substep reads 0 writes 4\n"
     "    substep reads 4 writes 3\n"
     "step 1 after 0\n"
@@ -122,6 +122,8 @@ static void test_every_word_reads_back(void **state)
     assert_string_equal(problem->values[0].name, "\"in\\ \n\t\x01\xFF");
     assert_null(problem->values[1].name);
     assert_int_equal(problem->steps[0].alternatives[1].substep_count, 2);
+    assert_false(problem->steps[0].alternatives[0].other_bits);
+    assert_true(problem->steps[0].alternatives[1].other_bits);
     assert_int_equal(problem->steps[1].predecessors[0], 0);
     ul_arena_done(&arena);
 }
@@ -165,6 +167,9 @@ static void test_messages_name_the_line(void **state)
     assert_refused("problem 1\nregion 1 loop in 1\n", "line 2: expected a smaller number");
     assert_refused("problem 1\n\n#\nvalue 0 inputs 4 fish\n", "line 4: expected the end of the");
     assert_refused("problem 1\nstep 0\n", "no alternative");
+    assert_refused("problem 1\nstep 0\nalternative cost 3\nsubstep\n"
+                   "alternative cost 2 other-bits\nsubstep\n",
+                   "other bits costs less");
     assert_refused("problem 1\nfish\n", "line 2: expected another space, region, value or step");
 }
 
