@@ -615,6 +615,34 @@ def either_fits(ullage, options):
         run([ullage, "compile", path, "--plan", plan, "-o", os.path.join(folder, "p")])
 
 
+def either_in_pieces(ullage, options):
+    """Where no budget is met, the program with pass once and that without it are both computed in pieces: the plan is
+    the smaller one, and with a budget of its bytes a program comes of it."""
+    rng = numpy.random.default_rng(19)
+    nodes = [helper.make_node("Cast", ["w"], ["a"], to=TensorProto.FLOAT),
+             helper.make_node("ConvTranspose", ["x", "a"], ["u"], strides=[2, 2], kernel_shape=[4, 4], pads=[1] * 4),
+             helper.make_node("Conv", ["u", "k"], ["c"], pads=[3] * 4), helper.make_node("Relu", ["c"], ["r"]),
+             helper.make_node("Conv", ["r", "l"], ["d"], pads=[3] * 4), helper.make_node("GlobalMaxPool", ["d"], ["y"])]  # fmt: skip
+    weights = {"w": rng.normal(0, 1, (32, 8, 4, 4)).astype("f2"), "k": rng.normal(0, 1, (160, 8, 7, 7)).astype("f4"), "l": rng.normal(0, 1, (4, 160, 7, 7)).astype("f4")}
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 32, 8, 8))], [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 4, 1, 1))],
+        [tensor(name, weight) for name, weight in weights.items()])  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        path, plan = (os.path.join(folder, name) for name in ("m.onnx", "plan.json"))
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+        told = []
+        for more in ([], ["--no-pass", "once"]):
+            done = subprocess.run([ullage, "plan", path, *options, *more, "--budget-of", "arena", "--budget", "1KiB", "--json", plan], capture_output=True, text=True, timeout=600)
+            if done.returncode != 4:
+                raise RuntimeError(f"either in pieces: exit {done.returncode}, not 4: {done.stderr}")
+            with open(plan) as file:
+                told.append(json.load(file))
+        if told[0]["reserved_bytes"] > told[1]["reserved_bytes"] or not all("split" in json.dumps(one["options"]) for one in told):
+            raise RuntimeError(f"either in pieces: {[(one['reserved_bytes'], one['options']) for one in told]}")
+        run([ullage, "compile", path, *options, "--budget-of", "arena", "--budget", str(told[0]["reserved_bytes"]), "--json", plan, "-o", os.path.join(folder, "p")])
+        run([ullage, "check", path, plan])
+
+
 def every_form(ullage, options):
     """Wherever a dequantized constant, or one behind a Cast, stands in a product or a Gather, it is read
     packed: no step unfolds it, and the weights of the plan are the bytes that are stored."""
@@ -985,6 +1013,7 @@ def main():
     every_convolution(os.path.abspath(arguments.ullage), options)
     lone_convolutions(os.path.abspath(arguments.ullage), options)
     either_fits(os.path.abspath(arguments.ullage), options)
+    either_in_pieces(os.path.abspath(arguments.ullage), options)
     rounded_ones(os.path.abspath(arguments.ullage), options)
     verified(os.path.abspath(arguments.ullage), options)
     if arguments.count >= WHOLE:
