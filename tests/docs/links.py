@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Links of all pages of the tree lead somewhere: to a file, and to a heading of it. Every page of docs/ is reached from docs/README.md.
+A list of calls names functions of the files that it names.
 
 Exit: 0 ok, 1 a link leads nowhere."""
 
@@ -12,6 +13,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FENCED = re.compile(r"^(```+).*?^\1", flags=re.S | re.M)
 INLINE = re.compile(r"`[^`\n]*`")
+CALL = re.compile(r"^ {4,}(\w+) +(\w+(?:/\w+)+\.c)\b", flags=re.M)
 
 
 def read(path):
@@ -36,6 +38,13 @@ def links(path):
             yield (os.path.normpath(os.path.join(os.path.dirname(path), file)) if file else path), anchor
 
 
+def calls(path):
+    """(function, file) of all lines of lists of calls whose file does not define the function."""
+    for function, file in CALL.findall(read(path)):
+        if os.path.exists(os.path.join(ROOT, file)) and not re.search(rf"^[a-z].*\b{function}\([^;]*\n{{", read(file), flags=re.M):
+            yield function, file
+
+
 def main():
     listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
     pages = [path for path in listed.split() if os.path.exists(os.path.join(ROOT, path))]
@@ -46,6 +55,7 @@ def main():
                 wrong.append(f"{page}: there is no {target}")
             elif anchor and target.endswith(".md") and anchor not in headings(read(target)):
                 wrong.append(f"{page}: {target} has no heading #{anchor}")
+        wrong += [f"{page}: {file} does not define {function}" for function, file in calls(page)]
     todo = ["docs/README.md"] if "docs/README.md" in pages else []
     while todo:
         for target, _ in links(todo.pop()):
