@@ -16,7 +16,7 @@ static const char together[] = "together";
 
 struct change {
     struct ul_report_remedy remedy; /* what it is called, and what came of it */
-    struct ul_edits edits;
+    struct ul_option_edits edits;
     bool is_planned;
 };
 
@@ -36,12 +36,12 @@ static bool bounds_buffer(const struct advice *advice)
 /* ---- Changes ---- */
 
 /* "--precision bf16 without --order" */
-static const char *edits_text(struct ul_arena *arena, const struct ul_edits *edits)
+static const char *edits_text(struct ul_arena *arena, const struct ul_option_edits *edits)
 {
     struct ul_text text;
     ul_text_init(&text, arena);
     for (uint32_t i = 0; i < edits->count; i++) {
-        const struct ul_edit *edit = &edits->items[i];
+        const struct ul_option_edit *edit = &edits->items[i];
         ul_text_printf(&text, "%s%s--%s", i == 0 ? "" : " ", edit->value == NULL ? "without " : "",
                        edit->row->name);
         if (edit->value != NULL && *edit->value != '\0')
@@ -50,7 +50,8 @@ static const char *edits_text(struct ul_arena *arena, const struct ul_edits *edi
     return text.data;
 }
 
-static struct change *add(struct advice *advice, const char *kind, const struct ul_edits *edits)
+static struct change *add(struct advice *advice, const char *kind,
+                          const struct ul_option_edits *edits)
 {
     UL_ASSERT(advice->count < UL_REPORT_CHANGES && edits->count > 0);
     struct change *change = &advice->changes[advice->count++];
@@ -64,7 +65,7 @@ static void offer_all(struct advice *advice)
 {
     struct ul_compile *compile = advice->compile;
     bool is_f32 = compile->asked.precision == UL_PRECISION_F32;
-    struct ul_edits edits;
+    struct ul_option_edits edits;
     for (const struct ul_try *row = ul_tries; row->kind != NULL; row++) {
         uint32_t index = 0;
         while (row->vary == NULL && ul_try_edit(compile, row, index++, &compile->keep, &edits)) {
@@ -152,15 +153,15 @@ static void join_best(struct advice *advice)
         best[count++] = chosen;
     }
     for (uint32_t members = 2; members <= count && advice->count < UL_REPORT_CHANGES; members++) {
-        struct ul_edits edits = {.count = 0};
+        struct ul_option_edits edits = {.count = 0};
         bool keeps_bits = true;
         for (uint32_t m = 0; m < members; m++) {
             const struct change *member = &advice->changes[best[m]];
             keeps_bits = keeps_bits && member->remedy.keeps_bits;
             for (uint32_t e = 0; e < member->edits.count; e++) {
-                const struct ul_edit *edit = &member->edits.items[e];
-                ul_edits_add(&advice->compile->keep, &edits, edit->row, edit->value,
-                             edit->replaces);
+                const struct ul_option_edit *edit = &member->edits.items[e];
+                ul_option_edits_add(&advice->compile->keep, &edits, edit->row, edit->value,
+                                    edit->replaces);
             }
         }
         add(advice, together, &edits)->remedy.keeps_bits = keeps_bits;

@@ -51,7 +51,7 @@ void ul_compile_describe_trained(struct ul_compile *compile);
 struct ul_trial {
     const char *what; /* is tried, for the progress */
     const char *path; /* of its model; NULL: the one that the call names */
-    struct ul_edits edits;
+    struct ul_option_edits edits;
     /* Before it is built, as ul_compile_find_largest; NULL: nothing. */
     enum ul_status (*prepare)(struct ul_compile *other, const char *model_path);
     /* What came of it. */
@@ -85,14 +85,14 @@ struct ul_try {
     bool (*applies)(const struct ul_compile *compile); /* NULL: it does */
     /* In place of `value`, makes edits number `index`; false: there is none. */
     bool (*edit)(const struct ul_compile *compile, const struct ul_option *option, uint32_t index,
-                 struct ul_arena *arena, struct ul_edits *edits);
+                 struct ul_arena *arena, struct ul_option_edits *edits);
     /* Has plans of other programs join the compile's ladder; NULL: it is a matter of options. */
     enum ul_status (*vary)(struct ul_variants *variants);
 };
 extern const struct ul_try ul_tries[];
 /* The edits of a row of options, from 0 on; false: there are none of that number. */
 bool ul_try_edit(const struct ul_compile *compile, const struct ul_try *row, uint32_t index,
-                 struct ul_arena *arena, struct ul_edits *edits);
+                 struct ul_arena *arena, struct ul_option_edits *edits);
 
 /* micro_batches.c: has the compile take the number of micro-batches of the least predicted time
  * within its budget, where --micro-batches leaves it open. */

@@ -134,23 +134,23 @@ static enum ul_status find_inputs(struct search *search)
 /* ---- One batch ---- */
 
 /* The size in place of the question. */
-static struct ul_edits size_edits(const struct search *search, int64_t size)
+static struct ul_option_edits size_edits(const struct search *search, int64_t size)
 {
     static const char *const asked[] = {"max-batch", "max-dim"};
     const struct ul_option_table *table = &ul_compile_option_table;
     struct ul_arena *arena = &search->compile->keep;
-    struct ul_edits edits = {.count = 0};
+    struct ul_option_edits edits = {.count = 0};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
-        ul_edits_add(arena, &edits, ul_option_find(table, asked[i]), NULL, false);
+        ul_option_edits_add(arena, &edits, ul_option_find(table, asked[i]), NULL, false);
     for (uint32_t i = 0; i < search->symbols.count; i++)
-        ul_edits_add(arena, &edits, ul_option_find(table, "dim"),
-                     ul_arena_printf(arena, "%s=%lld", search->symbols.items[i], (long long)size),
-                     true);
+        ul_option_edits_add(
+            arena, &edits, ul_option_find(table, "dim"),
+            ul_arena_printf(arena, "%s=%lld", search->symbols.items[i], (long long)size), true);
     for (uint32_t i = 0; i < search->shapes.count; i++)
-        ul_edits_add(arena, &edits, ul_option_find(table, "shape"),
-                     ul_arena_printf(arena, "%s=%lld%s", search->shapes.items[i].name,
-                                     (long long)size, search->shapes.items[i].value),
-                     true);
+        ul_option_edits_add(arena, &edits, ul_option_find(table, "shape"),
+                            ul_arena_printf(arena, "%s=%lld%s", search->shapes.items[i].name,
+                                            (long long)size, search->shapes.items[i].value),
+                            true);
     return edits;
 }
 
@@ -253,8 +253,8 @@ static enum ul_status find(struct search *search)
     if (search->result.refused != (uint64_t)(misfit * search->unit))
         search->result.reason = NULL;
     compile->report.largest = search->result;
-    const struct ul_edits edits = size_edits(search, fits * search->unit);
-    return ul_options_edit(&compile->options.base, &edits, &compile->diag);
+    const struct ul_option_edits edits = size_edits(search, fits * search->unit);
+    return ul_options_change(&compile->options.base, &edits, &compile->diag);
 }
 
 /* ---- What is asked ---- */

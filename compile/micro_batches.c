@@ -23,7 +23,7 @@ static enum ul_status try_parts(struct search *search, const char *path, uint64_
     struct ul_arena *arena = &search->compile->keep;
     const char *number = ul_arena_printf(arena, "%llu", (unsigned long long)parts);
     *trial = (struct ul_trial){.what = ul_arena_printf(arena, "%s micro-batches", number)};
-    ul_edits_add(arena, &trial->edits, search->row, number, false);
+    ul_option_edits_add(arena, &trial->edits, search->row, number, false);
     enum ul_status status = ul_compile_try(search->compile, path, trial);
     if (!trial->result.is_planned)
         return status;

@@ -637,19 +637,19 @@ static void replace_size(struct ul_options *options, const struct ul_option *row
     }
 }
 
-void ul_edits_add(struct ul_arena *arena, struct ul_edits *edits, const struct ul_option *row,
-                  const char *value, bool replaces)
+void ul_option_edits_add(struct ul_arena *arena, struct ul_option_edits *edits,
+                         const struct ul_option *row, const char *value, bool replaces)
 {
     UL_GROW(arena, edits->items, edits->count, edits->capacity);
     edits->items[edits->count++] =
-        (struct ul_edit){.row = row, .value = value, .replaces = replaces};
+        (struct ul_option_edit){.row = row, .value = value, .replaces = replaces};
 }
 
-enum ul_status ul_options_edit(struct ul_options *options, const struct ul_edits *edits,
-                               struct ul_diag *diag)
+enum ul_status ul_options_change(struct ul_options *options, const struct ul_option_edits *edits,
+                                 struct ul_diag *diag)
 {
     for (uint32_t i = 0; i < edits->count; i++) {
-        const struct ul_edit *edit = &edits->items[i];
+        const struct ul_option_edit *edit = &edits->items[i];
         bool is_flag = edit->row->kind == UL_OPTION_FLAG;
         if (edit->value == NULL) {
             ul_option_clear(options, edit->row);

@@ -158,14 +158,14 @@ struct ul_options {
 };
 
 /* An option with another value. */
-struct ul_edit {
+struct ul_option_edit {
     const struct ul_option *row;
     const char *value; /* as the command line has it, "" of a flag; NULL: what was said goes */
     bool replaces; /* of one of several sizes: it takes the place of what was said of that one */
 };
-struct ul_edits {
+struct ul_option_edits {
     uint32_t count, capacity;
-    struct ul_edit *items;
+    struct ul_option_edit *items;
 };
 
 /* Several values of one option: a direction of a table of plans. */
@@ -202,11 +202,11 @@ enum ul_status ul_option_restore(struct ul_options *options, const struct ul_opt
 /* Takes back all that was said of it: the default. */
 void ul_option_clear(struct ul_options *options, const struct ul_option *row);
 /* Adds the edit of a row of the table. */
-void ul_edits_add(struct ul_arena *arena, struct ul_edits *edits, const struct ul_option *row,
-                  const char *value, bool replaces);
+void ul_option_edits_add(struct ul_arena *arena, struct ul_option_edits *edits,
+                         const struct ul_option *row, const char *value, bool replaces);
 /* Makes edits, the first one first; UL_USAGE where a row does not take a value. */
-enum ul_status ul_options_edit(struct ul_options *options, const struct ul_edits *edits,
-                               struct ul_diag *diag) UL_MUST_CHECK;
+enum ul_status ul_options_change(struct ul_options *options, const struct ul_option_edits *edits,
+                                 struct ul_diag *diag) UL_MUST_CHECK;
 /* UL_USAGE where its field holds what the row does not take; a field may be assigned by hand. */
 enum ul_status ul_option_check(const struct ul_options *options, const struct ul_option *row,
                                struct ul_diag *diag) UL_MUST_CHECK;

@@ -38,7 +38,7 @@ static void tell(void *context, const char *what)
 static enum ul_status run(struct ul_compile *other, const char *path, const struct ul_trial *trial)
 {
     path = trial->path != NULL ? trial->path : path;
-    UL_TRY(ul_options_edit(&other->options.base, &trial->edits, &other->diag));
+    UL_TRY(ul_options_change(&other->options.base, &trial->edits, &other->diag));
     if (trial->prepare != NULL)
         UL_TRY(trial->prepare(other, path));
     UL_TRY(ul_compile_build(other, path));

@@ -43,7 +43,7 @@ static bool has_layouts(const struct ul_compile *compile)
 /* Half the batch: the first dimension of the first input, where that has a name and a size. What it
  * is then, and results with it, nobody knows. */
 static bool halve_batch(const struct ul_compile *compile, const struct ul_option *option,
-                        uint32_t index, struct ul_arena *arena, struct ul_edits *edits)
+                        uint32_t index, struct ul_arena *arena, struct ul_option_edits *edits)
 {
     const struct ul_onnx_model *model = &compile->model;
     const struct ul_named_sizes *dims = &compile->asked.dims;
@@ -58,8 +58,8 @@ static bool halve_batch(const struct ul_compile *compile, const struct ul_option
         int64_t half = dims->items[i].dims[0] / 2;
         if (strcmp(dims->items[i].name, symbol) != 0 || half == 0)
             continue;
-        ul_edits_add(arena, edits, option,
-                     ul_arena_printf(arena, "%s=%lld", symbol, (long long)half), true);
+        ul_option_edits_add(arena, edits, option,
+                            ul_arena_printf(arena, "%s=%lld", symbol, (long long)half), true);
         return true;
     }
     return false;
@@ -134,7 +134,7 @@ static const char *waiting_output(const struct ul_compile *compile, uint32_t ind
 
 /* The model without such an output. */
 static bool leave_output(const struct ul_compile *compile, const struct ul_option *option,
-                         uint32_t index, struct ul_arena *arena, struct ul_edits *edits)
+                         uint32_t index, struct ul_arena *arena, struct ul_option_edits *edits)
 {
     const struct ul_block *root = &compile->graph.blocks[0];
     const char *left = index < MAX_OUTPUTS ? waiting_output(compile, index) : NULL;
@@ -143,7 +143,7 @@ static bool leave_output(const struct ul_compile *compile, const struct ul_optio
     for (uint32_t i = 0; i < root->output_count; i++) {
         const char *name = compile->graph.values[root->outputs[i]].name;
         if (strcmp(name, left) != 0)
-            ul_edits_add(arena, edits, option, name, false);
+            ul_option_edits_add(arena, edits, option, name, false);
     }
     return edits->count > 0;
 }
@@ -152,15 +152,15 @@ static bool leave_output(const struct ul_compile *compile, const struct ul_optio
 
 /* Twice and four times as many. */
 static bool cut_step(const struct ul_compile *compile, const struct ul_option *option,
-                     uint32_t index, struct ul_arena *arena, struct ul_edits *edits)
+                     uint32_t index, struct ul_arena *arena, struct ul_option_edits *edits)
 {
     enum { MOST = 2 };
     uint64_t samples = ul_compile_note(compile).sample_count;
     uint64_t parts = (uint64_t)compile->training.micro_batches << (index + 1);
     if (!compile->asked.train || index >= MOST || samples < parts || samples % parts != 0)
         return false;
-    ul_edits_add(arena, edits, option, ul_arena_printf(arena, "%llu", (unsigned long long)parts),
-                 false);
+    ul_option_edits_add(arena, edits, option,
+                        ul_arena_printf(arena, "%llu", (unsigned long long)parts), false);
     return true;
 }
 
@@ -227,11 +227,11 @@ const struct ul_try ul_tries[] = {
     {.kind = NULL}};
 
 bool ul_try_edit(const struct ul_compile *compile, const struct ul_try *row, uint32_t index,
-                 struct ul_arena *arena, struct ul_edits *edits)
+                 struct ul_arena *arena, struct ul_option_edits *edits)
 {
     const struct ul_option *option = option_of(row->option);
     bool is_given = ul_option_is_given(&compile->asked.base, option);
-    *edits = (struct ul_edits){.count = 0};
+    *edits = (struct ul_option_edits){.count = 0};
     UL_ASSERT(row->vary == NULL);
     if ((row->when == UL_TRY_GIVEN && !is_given) || (row->when == UL_TRY_OPEN && is_given) ||
         (row->when == UL_TRY_APPLIED && (is_given || ul_compile_has_budget(&compile->asked))) ||
@@ -241,6 +241,6 @@ bool ul_try_edit(const struct ul_compile *compile, const struct ul_try *row, uin
         return row->edit(compile, option, index, arena, edits);
     if (index > 0 || (row->applies != NULL && !row->applies(compile)))
         return false;
-    ul_edits_add(arena, edits, option, row->value, false);
+    ul_option_edits_add(arena, edits, option, row->value, false);
     return true;
 }

@@ -22,8 +22,8 @@ static struct ul_trial trial_of(struct ul_compile *compile, const struct ul_text
     for (uint32_t a = 0; a < axes->count; a++) {
         const struct ul_axis *axis = &axes->items[a];
         if (axis->row != NULL)
-            ul_edits_add(&compile->keep, &trial.edits, axis->row,
-                         axis->set.items[value_of(axes, index, a)], false);
+            ul_option_edits_add(&compile->keep, &trial.edits, axis->row,
+                                axis->set.items[value_of(axes, index, a)], false);
     }
     return trial;
 }
