@@ -31,6 +31,7 @@ struct ul_cli_job {
     struct ul_cli_options options;
     struct ul_axes axes;   /* options that were given a list of values */
     struct ul_texts files; /* what is no option */
+    bool threads_sleep;    /* environment.c */
 };
 
 /* What a command is used for, and the command line that does it. */
@@ -196,8 +197,11 @@ extern const char ul_cli_commit[];
 /* environment.c */
 
 /* Begins the program again without the variables by which malloc, oneDNN and OpenMP would change a
- * plan, where some are set, by exec; true where none are. False: it cannot. Called first of all. */
-bool ul_cli_settle_environment(char **argv);
+ * plan, where some are set, by exec; true where none are. False: it cannot. Called first of all.
+ * *threads_sleep: threads that wait do so at once. */
+bool ul_cli_settle_environment(char **argv, bool *threads_sleep);
+/* Begins the program again so that they do; where it cannot, it goes on as it is. */
+void ul_cli_let_threads_sleep(char **argv);
 
 /* print.c */
 

@@ -18,6 +18,20 @@ static const struct ul_cli_command *const commands[] = {
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
+/* Whether programs are searched whose pieces the target's library tries. */
+static bool may_try_pieces(const struct ul_cli_job *job, const struct ul_cli_command *command)
+{
+    const struct ul_compile_options *options = &job->compile.options;
+    const struct ul_target *target =
+        options->target != NULL ? ul_target_find(options->target) : ul_target_default();
+    bool has_budget = options->budget_bytes > 0 || options->device != NULL;
+    bool has_advice = job->options.advice == UL_ADVICE_ON ||
+                      (job->options.advice == UL_ADVICE_AUTO && job->options.json == NULL);
+    bool has_ladder = command->bit == UL_IN_PLAN && (job->options.sweep || has_advice);
+    return target != NULL && target->open_library != NULL && !target->traits.memory_is_separate &&
+           (command->bit & (UL_IN_PLAN | UL_IN_COMPILE)) != 0 && (has_budget || has_ladder);
+}
+
 static enum ul_status run_command(struct ul_cli_job *job, const struct ul_cli_command *command,
                                   int argc, char **argv)
 {
@@ -31,6 +45,8 @@ static enum ul_status run_command(struct ul_cli_job *job, const struct ul_cli_co
         return UL_OK;
     }
     UL_TRY(ul_cli_check_targets(job));
+    if (!job->threads_sleep && may_try_pieces(job, command))
+        ul_cli_let_threads_sleep(argv - 1);
     return command->run(job);
 }
 
@@ -169,7 +185,8 @@ int main(int argc, char **argv)
     signal(SIGABRT, on_abort);
     signal(SIGXFSZ, SIG_IGN); /* a file that must not grow is an error of writing */
     open_standard_streams();
-    if (!ul_cli_settle_environment(argv)) {
+    bool threads_sleep;
+    if (!ul_cli_settle_environment(argv, &threads_sleep)) {
         fputs("ullage: error: it cannot begin again without the variables of malloc, oneDNN and "
               "OpenMP, by which plans would differ; unset MALLOC_*, GLIBC_TUNABLES, DNNL_* and "
               "OMP_*\n",
@@ -177,6 +194,7 @@ int main(int argc, char **argv)
         return UL_IO;
     }
     ul_cli_job_init(&job);
+    job.threads_sleep = threads_sleep;
     if (argc < 2)
         return (int)list_commands(&job);
     enum ul_status status = run(&job, argc - 1, argv + 1);

@@ -77,6 +77,12 @@ for variable in MALLOC_ARENA_MAX=1 GLIBC_TUNABLES=glibc.malloc.tcache_count=0 DN
     env $variable "$ullage" plan "$digits" --dim N=2 --threads 2 --json - | cmp -s - settled.json ||
         fail "another plan with $variable"
 done
+# a search has threads sleep; what ullage runs then waits as it likes
+printf '#!/bin/sh\necho "${GOMP_SPINCOUNT-none}" >>%s/waits.txt\nexec cc "$@"\n' "$PWD" >waits.sh
+chmod +x waits.sh
+"$ullage" compile "$digits" --dim N=1 --target $default --budget 8MiB --cc "$PWD/waits.sh" \
+    --cflags -O0 -o waits >/dev/null || fail "no program with another compiler"
+[ "$(sort -u waits.txt)" = none ] || fail "GOMP_SPINCOUNT for compilers: $(sort -u waits.txt)"
 
 # targets, and the machine that a plan is for
 expect 0 "\(target $default\): process" "$ullage" plan "$digits" --dim N=1
