@@ -143,7 +143,7 @@ struct ul_schedule {
     int64_t *block_live;   /* per block: part of all of its slots */
     int64_t *block_max;    /* per block: the largest of `live` */
     int64_t *block_min;    /* per block with an excess: the smallest of `live` at its steps, */
-    uint32_t *block_steps; /* and how many there are; else 0 */
+    uint32_t *block_steps; /* and how many there are, where they were counted; else 0 */
     double *block_excess;  /* per block: sum over its slots of what is above the budget */
     uint32_t over_count;   /* blocks with an excess */
     double excess;

@@ -22,6 +22,9 @@ static const int64_t empty_bytes = (int64_t)1 << 61;
 
 enum { SPREAD = 3, REACH = 96 };
 
+/* Steps of a block, until somebody asks. */
+#define UNCOUNTED UINT32_MAX
+
 /* ---- Live bytes ---- */
 
 static int64_t slots_max(const struct ul_schedule *s, uint32_t begin, uint32_t end)
@@ -37,28 +40,32 @@ static void block_renew(struct ul_schedule *s, uint32_t block, int64_t max)
 {
     uint32_t begin = block << s->block_shift;
     uint32_t end = (block + 1) << s->block_shift;
-    int64_t min = INT64_MAX;
-    uint32_t steps = 0;
     s->block_max[block] = max;
     double before = s->block_excess[block];
     int64_t room = s->budget_bytes - s->block_live[block];
     int64_t excess = 0;
-    if (max > room) {
-        for (uint32_t i = begin; i < end; i++) {
-            int64_t live = s->live[i];
-            bool is_step = live > -empty_bytes / 2;
-            excess += live > room ? live - room : 0;
-            min = is_step && live < min ? live : min;
-            steps += is_step;
-        }
-    }
-    s->block_min[block] = min;
-    s->block_steps[block] = steps;
+    for (uint32_t i = begin; i < end && max > room; i++)
+        excess += s->live[i] > room ? s->live[i] - room : 0;
+    s->block_steps[block] = max > room ? UNCOUNTED : 0;
     if ((excess > 0) != (before > 0))
         s->over_count += excess > 0 ? 1 : UINT32_MAX;
     s->excess += (double)excess - before;
     s->block_excess[block] = (double)excess;
     s->work += end - begin;
+}
+
+/* The steps of a block that has an excess, and the smallest of them. */
+static void steps_count(struct ul_schedule *s, uint32_t block)
+{
+    uint32_t end = (block + 1) << s->block_shift;
+    s->block_min[block] = INT64_MAX;
+    s->block_steps[block] = 0;
+    for (uint32_t i = block << s->block_shift; i < end; i++) {
+        bool is_step = s->live[i] > -empty_bytes / 2;
+        if (is_step && s->live[i] < s->block_min[block])
+            s->block_min[block] = s->live[i];
+        s->block_steps[block] += is_step;
+    }
 }
 
 /* All slots of a block at once. */
@@ -67,6 +74,8 @@ static void block_add(struct ul_schedule *s, uint32_t block, int64_t bytes)
     s->block_live[block] += bytes;
     s->work++;
     int64_t room = s->budget_bytes - s->block_live[block];
+    if (s->block_steps[block] == UNCOUNTED)
+        steps_count(s, block);
     if (s->block_steps[block] > 0 && s->block_min[block] > room &&
         s->block_min[block] > room + bytes) { /* every step was and is above the budget */
         double more = (double)bytes * s->block_steps[block];
