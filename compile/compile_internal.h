@@ -61,6 +61,10 @@ struct ul_trial {
     char model_sha256[65];
     struct ul_report_case result;
 };
+/* UL_USAGE where the option, which asks for trials of each so and so, has a plan already, or a
+ * model that can be read but once. */
+enum ul_status ul_compile_check_trials(struct ul_compile *compile, const char *option,
+                                       const char *each, const char *model_path) UL_MUST_CHECK;
 /* Compiles and plans one; its texts live in the compile's arena. */
 enum ul_status ul_compile_try(struct ul_compile *compile, const char *model_path,
                               struct ul_trial *trial) UL_MUST_CHECK;

@@ -273,19 +273,12 @@ static enum ul_status check(const struct search *search)
             "%s and --micro-batches auto both ask what a budget leaves room for: give the %s or "
             "the number of micro-batches",
             search->option, search->dim != NULL ? "dimension" : "batch");
-    if (compile->options.plan != NULL)
-        return ul_diag_set(&compile->diag, UL_USAGE,
-                           "%s is for making a plan, and --plan gives one: leave one out",
-                           search->option);
     if (!ul_compile_has_budget(&compile->options))
         return ul_diag_set(
             &compile->diag, UL_USAGE,
             "%s finds what a budget leaves room for: give --budget SIZE or --device NAME",
             search->option);
-    if (strcmp(search->path, "-") == 0)
-        return ul_diag_set(&compile->diag, UL_USAGE,
-                           "%s reads the model once for each size: give a file", search->option);
-    return UL_OK;
+    return ul_compile_check_trials(compile, search->option, "size", search->path);
 }
 
 /* NAME, or NAME:N for multiples of N. */

@@ -7,8 +7,6 @@
  * taken. Where one fits with nothing made again, more parts would only add to that. */
 #include "compile/compile_internal.h"
 
-#include <string.h>
-
 struct search {
     struct ul_compile *compile;
     const struct ul_option *row;
@@ -42,19 +40,6 @@ static enum ul_status refuse_statistics(struct ul_compile *compile)
     return ul_diag_set(&compile->diag, UL_USAGE,
                        "--micro-batches auto: BatchNormalization takes statistics of each "
                        "micro-batch, so that their number changes what is learned; give a number");
-}
-
-static enum ul_status check(struct ul_compile *compile, const char *model_path)
-{
-    if (compile->options.plan != NULL)
-        return ul_diag_set(&compile->diag, UL_USAGE,
-                           "--micro-batches auto is for making a plan, and --plan gives one: leave "
-                           "one out");
-    if (strcmp(model_path, "-") == 0)
-        return ul_diag_set(
-            &compile->diag, UL_USAGE,
-            "--micro-batches auto reads the model once for each number: give a file");
-    return UL_OK;
 }
 
 /* All that the batch can be cut into, until one fits with nothing made again; what the last said is
@@ -95,7 +80,7 @@ enum ul_status ul_compile_find_parts(struct ul_compile *compile, const char *mod
                    compile->options.micro_batches == 0;
     if (!is_open || !ul_compile_has_budget(&compile->options))
         return UL_OK; /* training.c says that there is nothing to choose by */
-    UL_TRY(check(compile, model_path));
+    UL_TRY(ul_compile_check_trials(compile, "--micro-batches auto", "number", model_path));
     UL_TRY(try_all(&search, model_path, &diag));
     if (search.result.parts == 0) {
         compile->diag = diag;

@@ -94,6 +94,18 @@ static enum ul_status try_one(const struct ul_compile *compile, const char *path
     return status;
 }
 
+enum ul_status ul_compile_check_trials(struct ul_compile *compile, const char *option,
+                                       const char *each, const char *model_path)
+{
+    if (compile->options.plan != NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "%s is for making plans, and --plan gives one: leave one out", option);
+    if (strcmp(model_path, "-") == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "%s reads the model once for each %s: give a file", option, each);
+    return UL_OK;
+}
+
 enum ul_status ul_compile_try(struct ul_compile *compile, const char *model_path,
                               struct ul_trial *trial)
 {

@@ -46,13 +46,8 @@ static enum ul_status count_cases(struct ul_compile *compile, const struct ul_ax
 
 static enum ul_status check(struct ul_compile *compile, const struct ul_texts *models)
 {
-    if (compile->options.plan != NULL)
-        return ul_diag_set(&compile->diag, UL_USAGE,
-                           "--sweep is for making plans, and --plan gives one: leave one out");
     for (uint32_t i = 0; i < models->count; i++) {
-        if (strcmp(models->items[i], "-") == 0)
-            return ul_diag_set(&compile->diag, UL_USAGE,
-                               "--sweep reads the model once for each plan: give a file");
+        UL_TRY(ul_compile_check_trials(compile, "--sweep", "plan", models->items[i]));
         for (uint32_t k = 0; k < i; k++)
             if (strcmp(models->items[i], models->items[k]) == 0)
                 return ul_diag_set(&compile->diag, UL_USAGE, "%s is given twice",
