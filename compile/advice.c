@@ -14,17 +14,13 @@ enum { MAX_JOINED = 3 };
 
 static const char together[] = "together";
 
-struct change {
-    struct ul_report_remedy remedy; /* what it is called, and what came of it */
-    struct ul_option_edits edits;
-    bool is_planned;
-};
-
 struct advice {
     struct ul_compile *compile;
     uint64_t cost, sample_count; /* of a step of the plan */
     uint32_t count;
-    struct change changes[UL_REPORT_CHANGES];
+    struct ul_trial trials[UL_REPORT_CHANGES];
+    struct ul_report_remedy
+        remedies[UL_REPORT_CHANGES]; /* what each is called, and what came of it */
 };
 
 /* Else it bounds the process. */
@@ -50,15 +46,15 @@ static const char *edits_text(struct ul_arena *arena, const struct ul_option_edi
     return text.data;
 }
 
-static struct change *add(struct advice *advice, const char *kind,
-                          const struct ul_option_edits *edits)
+static struct ul_report_remedy *add(struct advice *advice, const char *kind,
+                                    const struct ul_option_edits *edits)
 {
     UL_ASSERT(advice->count < UL_REPORT_CHANGES && edits->count > 0);
-    struct change *change = &advice->changes[advice->count++];
-    *change = (struct change){.edits = *edits};
-    change->remedy.kind = kind;
-    change->remedy.change = edits_text(&advice->compile->keep, edits);
-    return change;
+    struct ul_report_remedy *remedy = &advice->remedies[advice->count];
+    advice->trials[advice->count++] = (struct ul_trial){.edits = *edits};
+    *remedy = (struct ul_report_remedy){.kind = kind,
+                                        .change = edits_text(&advice->compile->keep, edits)};
+    return remedy;
 }
 
 static void offer_all(struct advice *advice)
@@ -69,7 +65,7 @@ static void offer_all(struct advice *advice)
     for (const struct ul_try *row = ul_tries; row->kind != NULL; row++) {
         uint32_t index = 0;
         while (row->vary == NULL && ul_try_edit(compile, row, index++, &compile->keep, &edits)) {
-            struct ul_report_remedy *remedy = &add(advice, row->kind, &edits)->remedy;
+            struct ul_report_remedy *remedy = add(advice, row->kind, &edits);
             remedy->is_applied = row->when == UL_TRY_APPLIED;
             remedy->keeps_bits =
                 row->bits == UL_BITS_KEPT || (row->bits == UL_BITS_KEPT_IN_F32 && is_f32);
@@ -109,18 +105,12 @@ static void compare(const struct advice *advice, struct ul_report_remedy *remedy
     remedy->extra_cost = (int64_t)cost - (int64_t)advice->cost;
 }
 
-static void plan_changes(struct advice *advice, uint32_t first, const char *model_path)
+static void plan_from(struct advice *advice, uint32_t first, const char *model_path)
 {
-    struct ul_trial trials[UL_REPORT_CHANGES];
-    uint32_t count = advice->count - first;
-    for (uint32_t i = 0; i < count; i++)
-        trials[i] = (struct ul_trial){.edits = advice->changes[first + i].edits};
-    ul_compile_try_all(advice->compile, model_path, trials, count);
-    for (uint32_t i = 0; i < count; i++) {
-        struct change *change = &advice->changes[first + i];
-        struct ul_report_remedy *remedy = &change->remedy;
-        const struct ul_report_case *result = &trials[i].result;
-        change->is_planned = trials[i].result.is_planned;
+    ul_compile_try_all(advice->compile, model_path, &advice->trials[first], advice->count - first);
+    for (uint32_t i = first; i < advice->count; i++) {
+        struct ul_report_remedy *remedy = &advice->remedies[i];
+        const struct ul_report_case *result = &advice->trials[i].result;
         remedy->fits = result->status == UL_OK;
         remedy->reserved_bytes = result->reserved_bytes;
         remedy->process_bytes = result->process_bytes;
@@ -137,15 +127,13 @@ static void join_best(struct advice *advice)
     for (uint32_t turn = 0; turn < MAX_JOINED; turn++) {
         uint32_t chosen = UINT32_MAX;
         for (uint32_t i = 0; i < own; i++) {
-            const struct change *change = &advice->changes[i];
-            bool is_taken =
-                !change->is_planned || change->remedy.is_applied || change->remedy.saved_bytes <= 0;
+            const struct ul_report_remedy *remedy = &advice->remedies[i];
+            bool is_taken = !advice->trials[i].result.is_planned || remedy->is_applied ||
+                            remedy->saved_bytes <= 0;
             for (uint32_t k = 0; k < count; k++)
-                is_taken = is_taken ||
-                           strcmp(advice->changes[best[k]].remedy.kind, change->remedy.kind) == 0;
-            if (!is_taken &&
-                (chosen == UINT32_MAX ||
-                 change->remedy.saved_bytes > advice->changes[chosen].remedy.saved_bytes))
+                is_taken = is_taken || strcmp(advice->remedies[best[k]].kind, remedy->kind) == 0;
+            if (!is_taken && (chosen == UINT32_MAX ||
+                              remedy->saved_bytes > advice->remedies[chosen].saved_bytes))
                 chosen = i;
         }
         if (chosen == UINT32_MAX)
@@ -156,15 +144,15 @@ static void join_best(struct advice *advice)
         struct ul_option_edits edits = {.count = 0};
         bool keeps_bits = true;
         for (uint32_t m = 0; m < members; m++) {
-            const struct change *member = &advice->changes[best[m]];
-            keeps_bits = keeps_bits && member->remedy.keeps_bits;
-            for (uint32_t e = 0; e < member->edits.count; e++) {
-                const struct ul_option_edit *edit = &member->edits.items[e];
+            const struct ul_option_edits *member = &advice->trials[best[m]].edits;
+            keeps_bits = keeps_bits && advice->remedies[best[m]].keeps_bits;
+            for (uint32_t e = 0; e < member->count; e++) {
+                const struct ul_option_edit *edit = &member->items[e];
                 ul_option_edits_add(&advice->compile->keep, &edits, edit->row, edit->value,
                                     edit->replaces);
             }
         }
-        add(advice, together, &edits)->remedy.keeps_bits = keeps_bits;
+        add(advice, together, &edits)->keeps_bits = keeps_bits;
     }
 }
 
@@ -317,17 +305,18 @@ static bool is_worth(const struct advice *advice, const struct ul_report_remedy 
 }
 
 /* Whether several together bring no more than one of them does alone. */
-static bool is_idle(const struct advice *advice, const struct change *change)
+static bool is_idle(const struct advice *advice, uint32_t index)
 {
-    if (strcmp(change->remedy.kind, together) != 0)
+    const struct ul_report_remedy *joined = &advice->remedies[index];
+    uint32_t edit_count = advice->trials[index].edits.count;
+    if (strcmp(joined->kind, together) != 0)
         return false;
     for (uint32_t i = 0; i < advice->count; i++) {
-        const struct change *other = &advice->changes[i];
-        if (other != change && other->is_planned && other->edits.count < change->edits.count &&
-            other->remedy.owner == change->remedy.owner &&
-            other->remedy.fits >= change->remedy.fits &&
-            other->remedy.saved_bytes >= change->remedy.saved_bytes &&
-            other->remedy.extra_cost <= change->remedy.extra_cost)
+        const struct ul_report_remedy *other = &advice->remedies[i];
+        const struct ul_trial *trial = &advice->trials[i];
+        if (trial->result.is_planned && trial->edits.count < edit_count &&
+            other->owner == joined->owner && other->fits >= joined->fits &&
+            other->saved_bytes >= joined->saved_bytes && other->extra_cost <= joined->extra_cost)
             return true;
     }
     return false;
@@ -345,9 +334,9 @@ static void rank(const struct advice *advice, struct ul_report_advice *result)
         if (is_worth(advice, &rungs[i]))
             insert(advice, result, &rungs[i]);
     for (uint32_t i = 0; i < advice->count; i++) {
-        const struct change *change = &advice->changes[i];
-        if (change->is_planned && is_worth(advice, &change->remedy) && !is_idle(advice, change))
-            insert(advice, result, &change->remedy);
+        const struct ul_report_remedy *remedy = &advice->remedies[i];
+        if (advice->trials[i].result.is_planned && is_worth(advice, remedy) && !is_idle(advice, i))
+            insert(advice, result, remedy);
     }
 }
 
@@ -360,9 +349,9 @@ void ul_compile_advise(struct ul_compile *compile, const char *model_path)
     *advice =
         (struct advice){.compile = compile, .cost = own.cost, .sample_count = own.sample_count};
     offer_all(advice);
-    plan_changes(advice, 0, model_path);
+    plan_from(advice, 0, model_path);
     uint32_t single = advice->count;
     join_best(advice);
-    plan_changes(advice, single, model_path);
+    plan_from(advice, single, model_path);
     rank(advice, &compile->report.advice);
 }
