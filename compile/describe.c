@@ -379,7 +379,9 @@ static bool begins_with(const struct ul_graph *graph, ul_value_id value, int64_t
 static int64_t sample_count(const struct ul_compile *compile)
 {
     const struct ul_graph *graph = &compile->graph;
-    const struct ul_block *root = &graph->blocks[0];
+    if (graph->root_count > 1)
+        return 0; /* each has its own */
+    const struct ul_block *root = ul_graph_only_root(graph);
     if (root->input_count == 0 || graph->values[root->inputs[0]].type.rank == 0)
         return 0;
     int64_t size = graph->values[root->inputs[0]].type.dims[0];

@@ -136,7 +136,7 @@ static const char *waiting_output(const struct ul_compile *compile, uint32_t ind
 static bool leave_output(const struct ul_compile *compile, const struct ul_option *option,
                          uint32_t index, struct ul_arena *arena, struct ul_option_edits *edits)
 {
-    const struct ul_block *root = &compile->graph.blocks[0];
+    const struct ul_block *root = ul_graph_only_root(&compile->graph);
     const char *left = index < MAX_OUTPUTS ? waiting_output(compile, index) : NULL;
     if (left == NULL || compile->asked.train || root->output_count > MAX_OTHER_OUTPUTS)
         return false;
