@@ -3,6 +3,14 @@
  * from the options that a plan.json names; a problem in text needs no model. */
 #include "cli/cli.h"
 
+static enum ul_status read_json(struct ul_compile *compile, const struct ul_problem *problem,
+                                const char *text, size_t length)
+{
+    struct ul_saved *said = &compile->plan_header;
+    UL_TRY(ul_report_read_header(&compile->keep, text, length, said, &compile->diag));
+    return ul_report_read_plan(&compile->keep, said, problem, &compile->plan, &compile->diag);
+}
+
 static enum ul_status read_plan(struct ul_compile *compile, const struct ul_problem *problem,
                                 const char *path)
 {
@@ -12,8 +20,7 @@ static enum ul_status read_plan(struct ul_compile *compile, const struct ul_prob
     enum ul_status status = ul_plan_is_text(text, file.size_bytes)
                                 ? ul_plan_parse(&compile->keep, text, file.size_bytes, problem,
                                                 &compile->plan, &compile->diag)
-                                : ul_report_read_plan(&compile->keep, text, (size_t)file.size_bytes,
-                                                      problem, &compile->plan, &compile->diag);
+                                : read_json(compile, problem, text, (size_t)file.size_bytes);
     if (status == UL_OK)
         status = ul_plan_check(&compile->keep, problem, &compile->plan, &compile->diag);
     ul_file_unmap(&file);

@@ -101,7 +101,7 @@ static const char *steps_text(struct ul_compile *compile)
     const struct tally tally = count_steps(compile);
     uint32_t count = compile->plan.position_count;
     const struct ul_report *report = &compile->report;
-    const char *library = report->library;
+    const char *library = report->facts.library;
     ul_text_init(&parts, &compile->keep);
     if (tally.runs == count && tally.runs > tally.kernels)
         return ul_arena_printf(&compile->keep, "%u steps by %u generated kernel%s", count,
@@ -125,17 +125,18 @@ static const char *steps_text(struct ul_compile *compile)
 
 static const char *launches_text(struct ul_compile *compile)
 {
-    const struct ul_report_launches *launches = &compile->report.launches;
-    unsigned long long count = launches->launch_count, of_libraries = launches->call_count;
-    if (launches->launch_count == UINT64_MAX)
+    const struct ul_saved_launches *launches = &compile->report.facts.launches;
+    unsigned long long count = launches->count, of_libraries = launches->of_libraries;
+    if (!compile->report.facts.has_launches)
         return "";
     return ul_arena_printf(
         &compile->keep, ", %llu launch%s%s%s", count, count == 1 ? "" : "es",
         of_libraries == 0 ? ""
                           : ul_arena_printf(&compile->keep, ", %llu of libraries", of_libraries),
-        launches->beside_count == 0 ? ""
-                                    : ul_arena_printf(&compile->keep, ", %llu on a second stream",
-                                                      (unsigned long long)launches->beside_count));
+        launches->on_second_stream == 0
+            ? ""
+            : ul_arena_printf(&compile->keep, ", %llu on a second stream",
+                              (unsigned long long)launches->on_second_stream));
 }
 
 /* What is beside the buffer, where values are offloaded. */
@@ -157,17 +158,17 @@ static const char *offload_text(struct ul_compile *compile)
 /* What a budget left out, where the process is a caller's: it bounded a part. */
 static void put_budget(struct ul_cli_job *job)
 {
-    const struct ul_report_process *process = &job->compile.report.process;
+    const struct ul_saved *facts = &job->compile.report.facts;
     const struct ul_compile_options *asked = &job->compile.options;
     struct ul_arena *keep = &job->compile.keep;
-    uint64_t rom = job->compile.report.flash.weight_bytes;
-    if (asked->budget_bytes == 0 || asked->budget_of == UL_BUDGET_ARENA || process->is_whole ||
-        process->is_of_device)
+    uint64_t rom = facts->flash.weights;
+    if (asked->budget_bytes == 0 || asked->budget_of == UL_BUDGET_ARENA ||
+        strcmp(facts->process_of, "caller") != 0)
         return;
     ul_cli_say(stderr,
                "the budget bounds buffer, library and stacks, together %s: code%s%s, and what "
                "the caller has, are beside\n",
-               ul_size_exact(keep, process->total_bytes), rom > 0 ? ", read-only weights of " : "",
+               ul_size_exact(keep, facts->process_bytes), rom > 0 ? ", read-only weights of " : "",
                rom > 0 ? ul_size_format(keep, rom) : "");
 }
 

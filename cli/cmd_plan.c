@@ -168,7 +168,7 @@ static enum ul_status write_plan(struct ul_cli_job *job)
                              &compile->diag));
     if (!is_drawn(job))
         return UL_OK;
-    if (compile->report.advice.is_made)
+    if (compile->report.facts.has_remedies)
         ul_compile_put_json(compile);
     UL_TRY(ul_saved_read(&compile->keep, compile->json.data, compile->json.length, &saved,
                          &compile->diag));

@@ -19,7 +19,7 @@ struct advice {
     uint64_t cost, sample_count; /* of a step of the plan */
     uint32_t count;
     struct ul_trial trials[UL_REPORT_CHANGES];
-    struct ul_report_remedy
+    struct ul_saved_remedy
         remedies[UL_REPORT_CHANGES]; /* what each is called, and what came of it */
 };
 
@@ -46,14 +46,14 @@ static const char *edits_text(struct ul_arena *arena, const struct ul_option_edi
     return text.data;
 }
 
-static struct ul_report_remedy *add(struct advice *advice, const char *kind,
-                                    const struct ul_option_edits *edits)
+static struct ul_saved_remedy *add(struct advice *advice, const char *kind,
+                                   const struct ul_option_edits *edits)
 {
     UL_ASSERT(advice->count < UL_REPORT_CHANGES && edits->count > 0);
-    struct ul_report_remedy *remedy = &advice->remedies[advice->count];
+    struct ul_saved_remedy *remedy = &advice->remedies[advice->count];
     advice->trials[advice->count++] = (struct ul_trial){.edits = *edits};
-    *remedy = (struct ul_report_remedy){.kind = kind,
-                                        .change = edits_text(&advice->compile->keep, edits)};
+    *remedy =
+        (struct ul_saved_remedy){.kind = kind, .change = edits_text(&advice->compile->keep, edits)};
     return remedy;
 }
 
@@ -65,9 +65,9 @@ static void offer_all(struct advice *advice)
     for (const struct ul_try *row = ul_tries; row->kind != NULL; row++) {
         uint32_t index = 0;
         while (row->vary == NULL && ul_try_edit(compile, row, index++, &compile->keep, &edits)) {
-            struct ul_report_remedy *remedy = add(advice, row->kind, &edits);
-            remedy->is_applied = row->when == UL_TRY_APPLIED;
-            remedy->keeps_bits =
+            struct ul_saved_remedy *remedy = add(advice, row->kind, &edits);
+            remedy->applied = row->when == UL_TRY_APPLIED;
+            remedy->same_bits =
                 row->bits == UL_BITS_KEPT || (row->bits == UL_BITS_KEPT_IN_F32 && is_f32);
         }
     }
@@ -77,26 +77,26 @@ static void offer_all(struct advice *advice)
 
 /* Whether what a budget bounds is alike: a caller's process has much less in it than the program's
  * own. */
-static bool is_alike(const struct advice *advice, const struct ul_report_remedy *remedy)
+static bool is_alike(const struct advice *advice, const struct ul_saved_remedy *remedy)
 {
     return bounds_buffer(advice) ||
-           remedy->owner == ul_report_owner_of(&advice->compile->report.process);
+           strcmp(remedy->process_of, advice->compile->report.facts.process_of) == 0;
 }
 
 /* Bytes that are compared: those that a budget bounds, of what is not alike the buffer. */
-static uint64_t bytes_of(const struct advice *advice, const struct ul_report_remedy *remedy,
+static uint64_t bytes_of(const struct advice *advice, const struct ul_saved_remedy *remedy,
                          uint64_t reserved, uint64_t process)
 {
     return bounds_buffer(advice) || !is_alike(advice, remedy) ? reserved : process;
 }
 
 /* What it saves of the plan's bytes, and takes more of its time for as many samples. */
-static void compare(const struct advice *advice, struct ul_report_remedy *remedy,
+static void compare(const struct advice *advice, struct ul_saved_remedy *remedy,
                     uint64_t sample_count)
 {
     const struct ul_compile *compile = advice->compile;
     uint64_t own = bytes_of(advice, remedy, compile->plan.reserved_bytes[0],
-                            compile->report.process.total_bytes);
+                            compile->report.facts.process_bytes);
     uint64_t theirs = bytes_of(advice, remedy, remedy->reserved_bytes, remedy->process_bytes);
     double cost = (double)remedy->cost;
     if (sample_count > 0 && advice->sample_count > 0)
@@ -109,12 +109,14 @@ static void plan_from(struct advice *advice, uint32_t first, const char *model_p
 {
     ul_compile_try_all(advice->compile, model_path, &advice->trials[first], advice->count - first);
     for (uint32_t i = first; i < advice->count; i++) {
-        struct ul_report_remedy *remedy = &advice->remedies[i];
+        struct ul_saved_remedy *remedy = &advice->remedies[i];
         const struct ul_report_case *result = &advice->trials[i].result;
+        if (!result->is_planned)
+            continue;
         remedy->fits = result->status == UL_OK;
         remedy->reserved_bytes = result->reserved_bytes;
         remedy->process_bytes = result->process_bytes;
-        remedy->owner = result->owner;
+        remedy->process_of = result->process_of;
         remedy->cost = result->cost;
         compare(advice, remedy, result->sample_count);
     }
@@ -127,9 +129,9 @@ static void join_best(struct advice *advice)
     for (uint32_t turn = 0; turn < MAX_JOINED; turn++) {
         uint32_t chosen = UINT32_MAX;
         for (uint32_t i = 0; i < own; i++) {
-            const struct ul_report_remedy *remedy = &advice->remedies[i];
-            bool is_taken = !advice->trials[i].result.is_planned || remedy->is_applied ||
-                            remedy->saved_bytes <= 0;
+            const struct ul_saved_remedy *remedy = &advice->remedies[i];
+            bool is_taken =
+                !advice->trials[i].result.is_planned || remedy->applied || remedy->saved_bytes <= 0;
             for (uint32_t k = 0; k < count; k++)
                 is_taken = is_taken || strcmp(advice->remedies[best[k]].kind, remedy->kind) == 0;
             if (!is_taken && (chosen == UINT32_MAX ||
@@ -145,14 +147,14 @@ static void join_best(struct advice *advice)
         bool keeps_bits = true;
         for (uint32_t m = 0; m < members; m++) {
             const struct ul_option_edits *member = &advice->trials[best[m]].edits;
-            keeps_bits = keeps_bits && advice->remedies[best[m]].keeps_bits;
+            keeps_bits = keeps_bits && advice->remedies[best[m]].same_bits;
             for (uint32_t e = 0; e < member->count; e++) {
                 const struct ul_option_edit *edit = &member->items[e];
                 ul_option_edits_add(&advice->compile->keep, &edits, edit->row, edit->value,
                                     edit->replaces);
             }
         }
-        add(advice, together, &edits)->keeps_bits = keeps_bits;
+        add(advice, together, &edits)->same_bits = keeps_bits;
     }
 }
 
@@ -189,22 +191,22 @@ static bool keeps_bits(struct ul_compile *compile, const struct ul_plan_rung *ru
     return same;
 }
 
-static struct ul_report_remedy rung_remedy(const struct advice *advice, uint32_t index)
+static struct ul_saved_remedy rung_remedy(const struct advice *advice, uint32_t index)
 {
     struct ul_compile *compile = advice->compile;
     const struct ul_plan_rung *rung = &compile->ladder.rungs[index];
     const struct ul_plan_beside *process = compile->report.variants != NULL
                                                ? &compile->report.variants[rung->variant].process
-                                               : &compile->report.process.beside;
+                                               : &compile->report.beside;
     uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
     uint64_t budget = ul_rung_bytes(rung);
-    struct ul_report_remedy remedy = {.kind = kind_of(compile, rung),
-                                      .keeps_bits = keeps_bits(compile, rung),
-                                      .reserved_bytes = rung->plan.reserved_bytes[0],
-                                      .process_bytes = ul_plan_bounded_bytes(process, &rung->plan),
-                                      .owner = ul_report_owner_of(&compile->report.process),
-                                      .fits = compile->options.budget_bytes == 0 ||
-                                              budget <= compile->options.budget_bytes};
+    struct ul_saved_remedy remedy = {.kind = kind_of(compile, rung),
+                                     .same_bits = keeps_bits(compile, rung),
+                                     .reserved_bytes = rung->plan.reserved_bytes[0],
+                                     .process_bytes = ul_plan_bounded_bytes(process, &rung->plan),
+                                     .process_of = compile->report.facts.process_of,
+                                     .fits = compile->options.budget_bytes == 0 ||
+                                             budget <= compile->options.budget_bytes};
     remedy.change =
         ul_arena_printf(&compile->keep, "--budget %llu%s", (unsigned long long)budget,
                         compile->options.budget_of == UL_BUDGET_ARENA ? " --budget-of arena" : "");
@@ -224,7 +226,7 @@ static bool is_below(const struct advice *advice, uint32_t index)
 
 /* Of the ladder: what saves most for its time, the first that saves half of what the last does, and
  * the last. */
-static uint32_t choose_rungs(const struct advice *advice, struct ul_report_remedy *chosen)
+static uint32_t choose_rungs(const struct advice *advice, struct ul_saved_remedy *chosen)
 {
     const struct ul_plan_ladder *ladder = &advice->compile->ladder;
     uint32_t best = 0, half = 0, last = 0, count = 0;
@@ -235,7 +237,7 @@ static uint32_t choose_rungs(const struct advice *advice, struct ul_report_remed
         return 0;
     int64_t most = rung_remedy(advice, last).saved_bytes;
     for (uint32_t i = 1; i <= last; i++) {
-        struct ul_report_remedy remedy = rung_remedy(advice, i);
+        struct ul_saved_remedy remedy = rung_remedy(advice, i);
         if (!is_below(advice, i) || remedy.saved_bytes * 20 < most)
             continue;
         double rate = (double)remedy.saved_bytes / (double)remedy.extra_cost;
@@ -261,12 +263,12 @@ static uint32_t choose_rungs(const struct advice *advice, struct ul_report_remed
 
 /* Whether `a` comes first: what makes the plan fit, then what is not yet in it, then what takes no
  * time, then by bytes for time. */
-static bool comes_first(const struct advice *advice, const struct ul_report_remedy *a,
-                        const struct ul_report_remedy *b)
+static bool comes_first(const struct advice *advice, const struct ul_saved_remedy *a,
+                        const struct ul_saved_remedy *b)
 {
     bool plan_fits = advice->compile->plan.fits;
-    if (a->is_applied != b->is_applied)
-        return b->is_applied;
+    if (a->applied != b->applied)
+        return b->applied;
     if (!plan_fits && a->fits != b->fits)
         return a->fits;
     if (!plan_fits && a->fits && a->extra_cost != b->extra_cost)
@@ -275,14 +277,14 @@ static bool comes_first(const struct advice *advice, const struct ul_report_reme
         return is_alike(advice, a);
     if ((a->extra_cost <= 0) != (b->extra_cost <= 0))
         return a->extra_cost <= 0;
-    if (a->extra_cost <= 0 || a->is_applied)
+    if (a->extra_cost <= 0 || a->applied)
         return a->saved_bytes > b->saved_bytes;
     return (double)a->saved_bytes * (double)b->extra_cost >
            (double)b->saved_bytes * (double)a->extra_cost;
 }
 
-static void insert(const struct advice *advice, struct ul_report_advice *result,
-                   const struct ul_report_remedy *remedy)
+static void insert(const struct advice *advice, struct ul_saved *result,
+                   const struct ul_saved_remedy *remedy)
 {
     uint32_t at = result->remedy_count++;
     while (at > 0 && comes_first(advice, remedy, &result->remedies[at - 1])) {
@@ -295,46 +297,48 @@ static void insert(const struct advice *advice, struct ul_report_advice *result,
 /* A remedy has to save more than a thousandth of the plan's bytes, or to make the plan fit. One
  * that the plan already has must save them against the plan without it. One whose bytes are not
  * alike can only make the plan fit. */
-static bool is_worth(const struct advice *advice, const struct ul_report_remedy *remedy)
+static bool is_worth(const struct advice *advice, const struct ul_saved_remedy *remedy)
 {
     int64_t own = (int64_t)bytes_of(advice, remedy, advice->compile->plan.reserved_bytes[0],
-                                    advice->compile->report.process.total_bytes);
-    int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
-    bool closes = remedy->fits && !advice->compile->plan.fits && !remedy->is_applied;
+                                    advice->compile->report.facts.process_bytes);
+    int64_t saved = remedy->applied ? -remedy->saved_bytes : remedy->saved_bytes;
+    bool closes = remedy->fits && !advice->compile->plan.fits && !remedy->applied;
     return closes || (is_alike(advice, remedy) && saved > own / 1000);
 }
 
 /* Whether several together bring no more than one of them does alone. */
 static bool is_idle(const struct advice *advice, uint32_t index)
 {
-    const struct ul_report_remedy *joined = &advice->remedies[index];
+    const struct ul_saved_remedy *joined = &advice->remedies[index];
     uint32_t edit_count = advice->trials[index].edits.count;
     if (strcmp(joined->kind, together) != 0)
         return false;
     for (uint32_t i = 0; i < advice->count; i++) {
-        const struct ul_report_remedy *other = &advice->remedies[i];
+        const struct ul_saved_remedy *other = &advice->remedies[i];
         const struct ul_trial *trial = &advice->trials[i];
         if (trial->result.is_planned && trial->edits.count < edit_count &&
-            other->owner == joined->owner && other->fits >= joined->fits &&
+            strcmp(other->process_of, joined->process_of) == 0 && other->fits >= joined->fits &&
             other->saved_bytes >= joined->saved_bytes && other->extra_cost <= joined->extra_cost)
             return true;
     }
     return false;
 }
 
-static void rank(const struct advice *advice, struct ul_report_advice *result)
+static void rank(const struct advice *advice, struct ul_saved *result)
 {
     struct ul_compile *compile = advice->compile;
-    struct ul_report_remedy rungs[UL_REPORT_RUNGS];
+    struct ul_saved_remedy rungs[UL_REPORT_RUNGS];
     uint32_t rung_count = choose_rungs(advice, rungs);
-    *result = (struct ul_report_advice){.is_made = true, .tried_count = advice->count};
+    result->has_remedies = true;
+    result->remedies_tried = advice->count;
+    result->remedy_count = 0;
     result->remedies =
-        UL_NEW_ARRAY(&compile->keep, struct ul_report_remedy, advice->count + rung_count);
+        UL_NEW_ARRAY(&compile->keep, struct ul_saved_remedy, advice->count + rung_count);
     for (uint32_t i = 0; i < rung_count; i++)
         if (is_worth(advice, &rungs[i]))
             insert(advice, result, &rungs[i]);
     for (uint32_t i = 0; i < advice->count; i++) {
-        const struct ul_report_remedy *remedy = &advice->remedies[i];
+        const struct ul_saved_remedy *remedy = &advice->remedies[i];
         if (advice->trials[i].result.is_planned && is_worth(advice, remedy) && !is_idle(advice, i))
             insert(advice, result, remedy);
     }
@@ -353,5 +357,5 @@ void ul_compile_advise(struct ul_compile *compile, const char *model_path)
     uint32_t single = advice->count;
     join_best(advice);
     plan_from(advice, single, model_path);
-    rank(advice, &compile->report.advice);
+    rank(advice, &compile->report.facts);
 }

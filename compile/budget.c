@@ -351,7 +351,7 @@ static enum ul_status require_offload(struct ul_compile *compile)
         return UL_OK;
     return ul_diag_set(&compile->diag, UL_NO_FIT,
                        "%s does not fit: it offloads %s, %s more than --offload-budget",
-                       compile->report.model_name, ul_size_exact(&compile->keep, reserved),
+                       compile->report.facts.model, ul_size_exact(&compile->keep, reserved),
                        ul_size_exact(&compile->keep, reserved - offload->capacity_bytes));
 }
 
@@ -383,7 +383,7 @@ static void put_shortfall(struct ul_compile *compile, struct ul_text *text, uint
     uint64_t budget = compile->options.budget_bytes, reserved = compile->plan.reserved_bytes[0];
     uint64_t floor_bytes = ul_report_floor_bytes(&compile->report);
     ul_text_printf(text, "%s does not fit the budget of %s: it needs %s, %s more.\n",
-                   compile->report.model_name, ul_size_exact(keep, budget),
+                   compile->report.facts.model, ul_size_exact(keep, budget),
                    ul_size_exact(keep, needed), ul_size_exact(keep, needed - budget));
     if (needed != reserved)
         ul_text_printf(text, "Of these the buffer is %s (--budget-of arena bounds that alone).\n",

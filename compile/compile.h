@@ -42,7 +42,7 @@
 #include "compile/options.h"
 #include "frontend/frontend.h"
 #include "passes/passes.h"
-#include "report/report.h"
+#include "report/saved.h"
 
 /* ---- Options ---- */
 
@@ -129,8 +129,8 @@ struct ul_compile {
     struct ul_program *program;
     struct ul_arena **adopted; /* what variants lie in that it has taken over */
     uint32_t adopted_count, adopted_capacity;
-    struct ul_report_header plan_header; /* of options.plan where that is given */
-    struct ul_order_memo *orders;        /* that it has found so far */
+    struct ul_saved plan_header;  /* of options.plan where that is given */
+    struct ul_order_memo *orders; /* that it has found so far */
     struct ul_plan plan;
     struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     bool wants_ladder;            /* though the plan without a budget does */
@@ -232,7 +232,7 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_text
                                 struct ul_report_table *table) UL_MUST_CHECK;
 
 /* advice.c: what makes the plan smaller, by plans that are made of the model with other options,
- * and what its own choices make it smaller by: report.advice. After ul_compile_plan, not of
+ * and what its own choices make it smaller by: report.facts. After ul_compile_plan, not of
  * options.plan; with wants_ladder also what smaller budgets give, and sooner where keeps_read was
  * set before the build. */
 void ul_compile_advise(struct ul_compile *compile, const char *model_path);

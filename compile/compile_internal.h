@@ -46,6 +46,8 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile) UL_MUST_CHEC
 
 /* trained.c: the notes of the report's facts on training, whose counts are there. */
 void ul_compile_describe_trained(struct ul_compile *compile);
+/* describe.c: what a plan says of the process. */
+void ul_compile_describe_process(const struct ul_footprint *footprint, struct ul_saved *facts);
 
 /* trial.c: compiles of the same model under edited options, to learn what their plans take. */
 struct ul_trial {

@@ -39,8 +39,8 @@ static void describe_options(struct ul_compile *compile)
             list[count++] = (struct ul_report_option){.name = row->name,
                                                       .value = recorded_value(compile, row, i)};
     }
-    compile->report.options = list;
-    compile->report.option_count = count;
+    compile->report.facts.options = list;
+    compile->report.facts.option_count = count;
 }
 
 /* As the plan runs them; where a step runs in several ways, as it does last. */
@@ -94,47 +94,45 @@ static const struct ul_report_value *describe_values(struct ul_compile *compile,
     return values;
 }
 
-static void describe_process(struct ul_compile *compile)
+void ul_compile_describe_process(const struct ul_footprint *footprint, struct ul_saved *facts)
 {
-    struct ul_footprint footprint = ul_compile_footprint(compile);
-    compile->report.process =
-        (struct ul_report_process){.is_whole = footprint.is_whole,
-                                   .is_of_device = footprint.is_of_device,
-                                   .lacks_context = footprint.lacks_context,
-                                   .lacks_library = footprint.lacks_library,
-                                   .starts_larger = footprint.starts_larger,
-                                   .total_bytes = footprint.total_bytes,
-                                   .buffer_bytes = footprint.buffer_bytes,
-                                   .library_bytes = footprint.library_bytes,
-                                   .code_bytes = footprint.code_bytes,
-                                   .stack_bytes = footprint.stack_bytes,
-                                   .library_stack_bytes = footprint.library_stack_bytes,
-                                   .runtime_bytes = footprint.runtime_bytes,
-                                   .beside = ul_compile_process(compile, compile->program)};
+    facts->process_bytes = footprint->total_bytes;
+    facts->process[UL_SAVED_BUFFER] = footprint->buffer_bytes;
+    facts->process[UL_SAVED_LIBRARY] = footprint->library_bytes;
+    facts->process[UL_SAVED_CODE] = footprint->code_bytes;
+    facts->process[UL_SAVED_STACKS] = footprint->stack_bytes;
+    facts->process[UL_SAVED_RUNTIME] = footprint->runtime_bytes;
+    facts->process_of = footprint->is_of_device ? "device"
+                        : footprint->is_whole   ? "program"
+                                                : "caller";
+    facts->process_peak_at_start = footprint->starts_larger;
+    facts->has_process_lacks = footprint->is_of_device;
+    facts->process_lacks = (footprint->lacks_context ? UL_LACKS_CONTEXT : 0) |
+                           (footprint->lacks_library ? UL_LACKS_LIBRARIES : 0);
 }
 
 static void describe_flash(struct ul_compile *compile)
 {
     _Static_assert((int)UL_REPORT_READ_ONLY == (int)UL_PROGRAM_ROM, "one numbering of spaces");
-    compile->report.flash = (struct ul_report_flash){.code_bytes = 0};
-    if (compile->program->options.weights_rom)
-        compile->report.flash = (struct ul_report_flash){
-            .weight_bytes = compile->plan.reserved_bytes[UL_REPORT_READ_ONLY],
-            .code_bytes =
-                ul_footprint_flash_bytes(&compile->keep, compile->program, &compile->plan)};
+    struct ul_saved *facts = &compile->report.facts;
+    facts->has_flash = compile->program->options.weights_rom;
+    if (facts->has_flash)
+        facts->flash = (struct ul_saved_flash){
+            .weights = compile->plan.reserved_bytes[UL_REPORT_READ_ONLY],
+            .code = ul_footprint_flash_bytes(&compile->keep, compile->program, &compile->plan)};
 }
 
 /* Gradients are as large as their parameters. */
 static void describe_shared(struct ul_compile *compile)
 {
-    struct ul_report_training *training = &compile->report.training;
-    training->shared_count = compile->training.shared_count;
-    for (uint32_t i = 0; i < training->shared_count; i++) {
+    struct ul_saved_training *training = &compile->report.facts.training;
+    training->shared_parameters = compile->training.shared_count;
+    for (uint32_t i = 0; i < compile->training.shared_count; i++) {
         uint32_t value = compile->training.shared[i];
         uint64_t bytes = ul_value_bytes(&compile->graph, value);
         training->shared_bytes += bytes;
-        if (bytes > training->largest_shared_bytes) {
-            training->largest_shared_bytes = bytes;
+        if (bytes > training->shared_largest_bytes) {
+            training->shared_largest_bytes = bytes;
             training->shared = compile->graph.values[value].name;
         }
     }
@@ -152,7 +150,7 @@ static bool is_state_of(const struct ul_value *state, const struct ul_value *par
 /* Parameters that keep 32 bits of what others have fewer of: themselves, or their state. */
 static void describe_wide(struct ul_compile *compile, ul_value_id parameter)
 {
-    struct ul_report_training *training = &compile->report.training;
+    struct ul_saved_training *training = &compile->report.facts.training;
     const struct ul_graph *graph = &compile->graph;
     const struct ul_value *value = &graph->values[parameter];
     bool is_wide = compile->training.master != UL_MASTER_F32 && value->storage == UL_DTYPE_NONE;
@@ -166,8 +164,8 @@ static void describe_wide(struct ul_compile *compile, ul_value_id parameter)
     }
     if (!is_wide && has_codes)
         return;
-    training->wide_tensor_count++;
-    training->wide_count += ul_type_elements(&value->type);
+    training->wide_tensors++;
+    training->wide_parameters += ul_type_elements(&value->type);
     training->wide_bytes += bytes;
 }
 
@@ -187,23 +185,23 @@ static uint64_t rounded_bytes(const struct ul_graph *graph)
 /* Initializers of the model that are not trained: what passes made beside them does not count. */
 static void describe_others(struct ul_compile *compile)
 {
-    struct ul_report_training *training = &compile->report.training;
+    struct ul_saved_training *training = &compile->report.facts.training;
     for (uint32_t i = 0; i < compile->training.initializer_count; i++) {
         const struct ul_value *value = &compile->graph.values[compile->training.initializers[i]];
         if ((value->flags & UL_VALUE_TRAINED) != 0)
             continue;
         if ((value->flags & UL_VALUE_PERSISTENT) != 0)
-            training->statistic_count++;
+            training->statistics++;
         else
-            training->fixed_count += ul_type_elements(&value->type) != 1;
+            training->fixed += ul_type_elements(&value->type) != 1;
     }
 }
 
 static void describe_training(struct ul_compile *compile)
 {
-    struct ul_report_training *training = &compile->report.training;
+    struct ul_saved_training *training = &compile->report.facts.training;
     const struct ul_graph *graph = &compile->graph;
-    *training = (struct ul_report_training){.tensor_count = 0};
+    *training = (struct ul_saved_training){.tensors = 0};
     for (uint32_t v = 0; compile->options.train && v < graph->value_count; v++) {
         const struct ul_value *value = &graph->values[v];
         bool is_float = value->type.dtype == UL_F32 || value->type.dtype == UL_F64;
@@ -214,27 +212,32 @@ static void describe_training(struct ul_compile *compile)
         if (is_state) {
             training->state_bytes += bytes;
         } else if ((value->flags & UL_VALUE_TRAINED) != 0) {
-            training->tensor_count++;
-            training->parameter_count += ul_type_elements(&value->type);
+            training->tensors++;
+            training->parameters += ul_type_elements(&value->type);
             training->parameter_bytes += bytes;
             describe_wide(compile, v);
         }
     }
+    if (training->parameters > 0)
+        training->bytes_per_parameter =
+            (double)(training->parameter_bytes + training->state_bytes) /
+            (double)training->parameters;
     describe_others(compile);
     ul_compile_describe_trained(compile);
-    training->unreached_count = compile->training.unreached_count;
-    if (training->unreached_count > 0)
-        training->unreached = graph->values[compile->training.unreached[0]].name;
-    training->piece_count = compile->training.piece_count;
-    training->piece_bytes = compile->training.piece_bytes;
+    training->unreached = compile->training.unreached_count;
+    if (training->unreached > 0)
+        training->unreached_first = graph->values[compile->training.unreached[0]].name;
+    training->loss_pieces = compile->training.piece_count;
+    training->loss_piece_bytes = compile->training.piece_bytes;
     describe_shared(compile);
+    compile->report.facts.has_training = training->tensors > 0;
     training->clips_twice =
         compile->training.clip_norm > 0 && compile->training.clip_mode == UL_CLIP_TWICE;
     uint64_t kept = training->parameter_bytes - rounded_bytes(graph);
     if (compile->training.clip_norm > 0 && !training->clips_twice)
-        training->clipped_bytes = kept;
+        training->clip_kept_bytes = kept;
     if (compile->training.loss_scale > 0)
-        training->scaled_bytes = kept;
+        training->scale_kept_bytes = kept;
 }
 
 void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_graph *graph,
@@ -247,11 +250,12 @@ void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_gra
     variant->values = describe_values(compile, graph, program);
 }
 
-static int64_t find_opset(const struct ul_onnx_model *model)
+/* 0: it is not known. */
+static uint64_t find_opset(const struct ul_onnx_model *model)
 {
     for (uint32_t i = 0; i < model->opset_count; i++)
-        if (model->opsets[i].domain[0] == '\0')
-            return model->opsets[i].version;
+        if (model->opsets[i].domain[0] == '\0' && model->opsets[i].version > 0)
+            return (uint64_t)model->opsets[i].version;
     return 0;
 }
 
@@ -298,8 +302,8 @@ static void describe_floats(struct ul_compile *compile)
 {
     const struct ul_graph *graph = &compile->graph;
     uint32_t count = 0, integer_count = 0;
-    struct ul_report_float *floats =
-        UL_NEW_ARRAY(&compile->keep, struct ul_report_float, graph->node_count);
+    struct ul_saved_float *floats =
+        UL_NEW_ARRAY(&compile->keep, struct ul_saved_float, graph->node_count);
     for (uint32_t id = 0; id < graph->node_count; id++) {
         const struct ul_node *node = &graph->nodes[id];
         const struct ul_op_info *row = ul_op_get(node->op);
@@ -311,50 +315,56 @@ static void describe_floats(struct ul_compile *compile)
             continue;
         }
         floats[count++] =
-            (struct ul_report_float){.node = node->name[0] != '\0' ? node->name : result->name,
-                                     .op = row->name,
-                                     .why = why_in_floats(graph, node)};
+            (struct ul_saved_float){.node = node->name[0] != '\0' ? node->name : result->name,
+                                    .op = row->name,
+                                    .why = why_in_floats(graph, node)};
     }
-    compile->report.floats = floats;
-    compile->report.float_count = integer_count > 0 ? count : 0;
+    compile->report.facts.has_in_floats = integer_count > 0 && count > 0;
+    compile->report.facts.in_floats = floats;
+    compile->report.facts.float_count = integer_count > 0 ? count : 0;
 }
 
 static void describe_launches(struct ul_compile *compile)
 {
     struct ul_program_launches launches;
-    compile->report.launches = (struct ul_report_launches){.launch_count = UINT64_MAX};
-    if (!compile->program->options.target->traits.memory_is_separate)
+    compile->report.facts.has_launches =
+        compile->program->options.target->traits.memory_is_separate;
+    if (!compile->report.facts.has_launches)
         return;
     ul_program_count_launches(compile->program, &compile->plan, &launches);
-    compile->report.launches = (struct ul_report_launches){
-        .launch_count = launches.launch_count,
-        .call_count = launches.call_count,
-        .scalar_count = launches.scalar_count,
+    compile->report.facts.launches = (struct ul_saved_launches){
+        .count = launches.launch_count,
+        .of_libraries = launches.call_count,
+        .scalar_products = launches.scalar_count,
         .shared_ns = launches.shared_ns,
-        .narrow_count = launches.narrow_count,
-        .idle_count = launches.idle_count,
-        .identity_count = launches.identity_count,
-        .softmax_count = launches.weigh_count,
-        .beside_count = launches.beside_count,
-        .wait_count = launches.wait_count,
+        .narrow_steps = launches.narrow_count,
+        .idle_products = launches.idle_count,
+        .identity_steps = launches.identity_count,
+        .softmaxes = launches.weigh_count,
+        .streams = launches.beside_count > 0 ? 2 : 0,
+        .on_second_stream = launches.beside_count,
+        .waits = launches.wait_count,
     };
 }
 
 void ul_compile_describe(struct ul_compile *compile)
 {
     const char *slash = strrchr(compile->model.path, '/');
+    struct ul_saved *facts = &compile->report.facts;
     compile->report.problem = compile->program->problem;
     compile->report.plan = &compile->plan;
-    compile->report.model_name = slash != NULL ? slash + 1 : compile->model.path;
-    compile->report.model_sha256 = compile->model.sha256;
-    compile->report.opset = find_opset(&compile->model);
-    compile->report.target = compile->options.target;
-    compile->report.library = compile->library != NULL ? compile->library->name : NULL;
-    compile->report.uncalled_count = compile->program->uncalled_count;
-    compile->report.cudnn = compile->cudnn;
-    compile->report.budget_bytes = compile->options.budget_bytes;
-    compile->report.budget_of_arena = compile->options.budget_of == UL_BUDGET_ARENA;
-    describe_process(compile);
+    facts->model = slash != NULL ? slash + 1 : compile->model.path;
+    facts->model_sha256 = compile->model.sha256;
+    facts->opset = find_opset(&compile->model);
+    facts->target = compile->options.target;
+    facts->library = compile->library != NULL ? compile->library->name : NULL;
+    facts->for_precision.uncalled_count = compile->program->uncalled_count;
+    facts->cudnn = compile->cudnn;
+    facts->budget_bytes = compile->options.budget_bytes;
+    facts->budget_of = compile->options.budget_of == UL_BUDGET_ARENA ? "arena" : "process";
+    const struct ul_footprint footprint = ul_compile_footprint(compile);
+    ul_compile_describe_process(&footprint, facts);
+    compile->report.beside = ul_compile_process(compile, compile->program);
     describe_flash(compile);
     describe_launches(compile);
     compile->report.steps =
@@ -363,7 +373,7 @@ void ul_compile_describe(struct ul_compile *compile)
     describe_floats(compile);
     describe_options(compile);
     describe_training(compile);
-    compile->report.step_cost = step_cost(compile);
+    facts->step_cost = step_cost(compile);
 }
 
 /* ---- A case of a table ---- */
@@ -401,16 +411,17 @@ struct ul_report_case ul_compile_note(const struct ul_compile *compile)
     struct ul_report_case result = {.status = plan->fits ? UL_OK : UL_NO_FIT,
                                     .is_planned = true,
                                     .reserved_bytes = plan->reserved_bytes[0],
-                                    .process_bytes = compile->report.process.total_bytes,
+                                    .process_bytes = compile->report.facts.process_bytes,
                                     .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
                                     .bounds_buffer = compile->options.budget_of == UL_BUDGET_ARENA,
-                                    .owner = ul_report_owner_of(&compile->report.process),
+                                    .process_of = compile->report.facts.process_of,
                                     .budget_bytes = compile->options.budget_bytes,
-                                    .cost = compile->report.step_cost,
+                                    .cost = compile->report.facts.step_cost,
                                     .weight_elements = compile->weight_elements,
                                     .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
                                     .sample_count = (uint64_t)sample_count(compile) * parts,
-                                    .largest = compile->report.largest.size,
+                                    .largest = compile->report.facts.max_batch.size +
+                                               compile->report.facts.max_dim.size,
                                     .recomputed_count = ul_report_recomputed(plan),
                                     .split_count = compile->options.splits.count,
                                     .row_major_count = compile->options.row_major.count,

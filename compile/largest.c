@@ -22,9 +22,10 @@ struct search {
     const char *dim;         /* whose size is looked for; NULL: the batch's */
     struct ul_texts symbols; /* dimensions of that size */
     struct ul_pairs shapes; /* inputs whose first dimension is, and has no name: behind it ",3,8" */
-    struct ul_report_largest result; /* what was tried so far */
+    struct ul_saved_search result; /* what was tried so far */
     uint32_t tried_capacity;
-    int64_t unit; /* what it is a multiple of: the number of micro-batches, or what is said */
+    int64_t refused; /* which the model does not take, or 0 */
+    int64_t unit;    /* what it is a multiple of: the number of micro-batches, or what is said */
 };
 
 /* ---- Where the batch stands ---- */
@@ -158,7 +159,7 @@ static struct ul_option_edits size_edits(const struct search *search, int64_t si
 static enum ul_status try_size(struct search *search, int64_t count, struct ul_diag *diag)
 {
     int64_t size = count * search->unit;
-    struct ul_report_largest *result = &search->result;
+    struct ul_saved_search *result = &search->result;
     struct ul_arena *arena = &search->compile->keep;
     const char *noun = search->dim != NULL ? ul_option_shown(arena, search->dim) : "batch";
     struct ul_trial trial = {.what = ul_arena_printf(arena, "%.40s %lld", noun, (long long)size),
@@ -167,11 +168,9 @@ static enum ul_status try_size(struct search *search, int64_t count, struct ul_d
     *diag = trial.diag;
     if (!trial.result.is_planned)
         return status;
-    UL_GROW(arena, result->tried, result->tried_count, search->tried_capacity);
-    result->tried[result->tried_count++] =
-        (struct ul_report_largest_tried){.size = (uint64_t)size,
-                                         .needed_bytes = trial.result.bounded_bytes,
-                                         .fits = status == UL_OK};
+    UL_GROW(arena, result->planned, result->tried_count, search->tried_capacity);
+    result->planned[result->tried_count++] = (struct ul_saved_tried){
+        .size = (uint64_t)size, .bytes = trial.result.bounded_bytes, .fits = status == UL_OK};
     return status;
 }
 
@@ -179,12 +178,12 @@ static enum ul_status try_size(struct search *search, int64_t count, struct ul_d
  * as one that does not fit. */
 static enum ul_status try_larger(struct search *search, int64_t count, struct ul_diag *diag)
 {
-    struct ul_report_largest *result = &search->result;
+    struct ul_saved_search *result = &search->result;
     enum ul_status status = try_size(search, count, diag);
     if (status == UL_OK || status == UL_NO_FIT || search->dim == NULL)
         return status;
-    result->refused = (uint64_t)(count * search->unit);
-    result->reason = ul_arena_copy_string(&search->compile->keep, diag->text);
+    search->refused = count * search->unit;
+    result->why_not_larger = ul_arena_copy_string(&search->compile->keep, diag->text);
     return UL_NO_FIT;
 }
 
@@ -247,12 +246,13 @@ static enum ul_status find(struct search *search)
         *(status == UL_OK ? &fits : &misfit) = middle;
     }
     compile->diag = (struct ul_diag){.status = UL_OK};
-    search->result.dim = search->dim;
+    search->result.name = search->dim;
     search->result.size = (uint64_t)(fits * search->unit);
-    search->result.unit = (uint64_t)search->unit;
-    if (search->result.refused != (uint64_t)(misfit * search->unit))
-        search->result.reason = NULL;
-    compile->report.largest = search->result;
+    if (search->refused != misfit * search->unit)
+        search->result.why_not_larger = NULL;
+    struct ul_saved *facts = &compile->report.facts;
+    *(search->dim != NULL ? &facts->has_max_dim : &facts->has_max_batch) = true;
+    *(search->dim != NULL ? &facts->max_dim : &facts->max_batch) = search->result;
     const struct ul_option_edits edits = size_edits(search, fits * search->unit);
     return ul_options_change(&compile->options.base, &edits, &compile->diag);
 }

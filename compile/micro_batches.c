@@ -10,14 +10,14 @@
 struct search {
     struct ul_compile *compile;
     const struct ul_option *row;
-    struct ul_report_parts result;
+    struct ul_saved_search result;
     uint32_t tried_capacity;
 };
 
 static enum ul_status try_parts(struct search *search, const char *path, uint64_t parts,
                                 struct ul_trial *trial)
 {
-    struct ul_report_parts *result = &search->result;
+    struct ul_saved_search *result = &search->result;
     struct ul_arena *arena = &search->compile->keep;
     const char *number = ul_arena_printf(arena, "%llu", (unsigned long long)parts);
     *trial = (struct ul_trial){.what = ul_arena_printf(arena, "%s micro-batches", number)};
@@ -25,12 +25,12 @@ static enum ul_status try_parts(struct search *search, const char *path, uint64_
     enum ul_status status = ul_compile_try(search->compile, path, trial);
     if (!trial->result.is_planned)
         return status;
-    UL_GROW(arena, result->tried, result->tried_count, search->tried_capacity);
-    result->tried[result->tried_count++] =
-        (struct ul_report_parts_tried){.parts = parts,
-                                       .needed_bytes = trial->result.bounded_bytes,
-                                       .step_cost = trial->result.cost,
-                                       .fits = status == UL_OK};
+    UL_GROW(arena, result->planned, result->tried_count, search->tried_capacity);
+    result->planned[result->tried_count++] =
+        (struct ul_saved_tried){.size = parts,
+                                .bytes = trial->result.bounded_bytes,
+                                .cost = trial->result.cost,
+                                .fits = status == UL_OK};
     return status;
 }
 
@@ -63,7 +63,7 @@ static enum ul_status try_all(struct search *search, const char *path, struct ul
             samples = trial.result.sample_count;
         if (status == UL_OK && trial.result.cost < best_cost) {
             best_cost = trial.result.cost;
-            search->result.parts = parts;
+            search->result.size = parts;
         }
         if (status == UL_OK && !trial.repeats)
             break;
@@ -82,12 +82,13 @@ enum ul_status ul_compile_find_parts(struct ul_compile *compile, const char *mod
         return UL_OK; /* training.c says that there is nothing to choose by */
     UL_TRY(ul_compile_check_trials(compile, "--micro-batches auto", "number", model_path));
     UL_TRY(try_all(&search, model_path, &diag));
-    if (search.result.parts == 0) {
+    if (search.result.size == 0) {
         compile->diag = diag;
         ul_diag_prefix(&compile->diag, "--micro-batches auto: not even one sample at a time fits");
         return UL_NO_FIT;
     }
-    compile->options.micro_batches = search.result.parts;
-    compile->report.parts = search.result;
+    compile->options.micro_batches = search.result.size;
+    compile->report.facts.has_micro_batches = true;
+    compile->report.facts.micro_batches = search.result;
     return UL_OK;
 }

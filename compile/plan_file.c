@@ -156,7 +156,7 @@ static bool leaves_open(const struct ul_compile_options *options, const struct o
 static enum ul_status check_form(struct ul_compile *compile, const struct ul_option *row,
                                  uint32_t index)
 {
-    const struct ul_report_header *header = &compile->plan_header;
+    const struct ul_saved *header = &compile->plan_header;
     const struct ul_report_option *option = &header->options[index];
     struct ul_arena *arena = &compile->keep;
     struct ul_compile_options alone = {.base = {.table = &ul_compile_option_table, .arena = arena}};
@@ -228,7 +228,7 @@ static enum ul_status apply_options(struct ul_compile *compile)
 /* The plan's target, which a command may name as well. */
 static enum ul_status apply_target(struct ul_compile *compile)
 {
-    const struct ul_report_header *header = &compile->plan_header;
+    const struct ul_saved *header = &compile->plan_header;
     const char *given = compile->options.target;
     const struct ul_target *target = ul_target_find(header->target);
     if (given != NULL && strcmp(given, header->target) != 0)
@@ -350,13 +350,8 @@ static enum ul_status unfold(struct ul_compile *compile)
 static enum ul_status read_plan(struct ul_compile *compile)
 {
     const struct ul_problem *problem = compile->program->problem;
-    struct ul_file file;
-    UL_TRY(ul_file_map(&file, &compile->keep, compile->options.plan, &compile->diag));
-    enum ul_status status =
-        ul_report_read_plan(&compile->keep, (const char *)file.data, (size_t)file.size_bytes,
-                            problem, &compile->plan, &compile->diag);
-    ul_file_unmap(&file);
-    UL_TRY(status);
+    UL_TRY(ul_report_read_plan(&compile->keep, &compile->plan_header, problem, &compile->plan,
+                               &compile->diag));
     UL_TRY(ul_plan_check(&compile->scratch, problem, &compile->plan, &compile->diag));
     if (compile->options.pack == UL_PACK_NONE)
         UL_TRY(unfold(compile));
@@ -390,10 +385,10 @@ enum ul_status ul_compile_read_plan(struct ul_compile *compile)
 /* A device is a profile by name, and has as much memory as that says. */
 static enum ul_status check_device(struct ul_compile *compile)
 {
-    const struct ul_report_header *header = &compile->plan_header;
+    const struct ul_saved *header = &compile->plan_header;
     const struct ul_profile *profile = &compile->profile;
-    if (header->device == NULL || (strcmp(header->device, profile->name) == 0 &&
-                                   header->device_bytes == profile->memory_bytes))
+    if (!header->has_device || (strcmp(header->device.name, profile->name) == 0 &&
+                                header->device.memory_bytes == profile->memory_bytes))
         return UL_OK;
     return ul_diag_set(&compile->diag, UL_MISMATCH,
                        "%s: \"device\" is not the plan's profile, %s, of %llu bytes",
@@ -419,30 +414,25 @@ enum ul_status ul_compile_check_said(struct ul_compile *compile, uint64_t sample
 }
 
 /* The plan says of each part of the process what this machine predicts. */
-static bool is_predicted(const struct ul_report_header *header,
-                         const struct ul_footprint *footprint)
+static bool is_predicted(const struct ul_saved *header, const struct ul_footprint *footprint)
 {
-    const uint64_t parts[UL_SAVED_PART_COUNT] = {[UL_SAVED_BUFFER] = footprint->buffer_bytes,
-                                                 [UL_SAVED_LIBRARY] = footprint->library_bytes,
-                                                 [UL_SAVED_CODE] = footprint->code_bytes,
-                                                 [UL_SAVED_STACKS] = footprint->stack_bytes,
-                                                 [UL_SAVED_RUNTIME] = footprint->runtime_bytes};
-    return memcmp(parts, header->process_parts, sizeof parts) == 0 &&
-           header->peaks_at_start == footprint->starts_larger &&
-           header->lacks_context == footprint->lacks_context &&
-           header->lacks_library == footprint->lacks_library;
+    struct ul_saved own;
+    ul_compile_describe_process(footprint, &own);
+    return memcmp(own.process, header->process, sizeof own.process) == 0 &&
+           own.process_peak_at_start == header->process_peak_at_start &&
+           own.process_lacks == header->process_lacks;
 }
 
 enum ul_status ul_compile_check_process(struct ul_compile *compile)
 {
     struct ul_footprint footprint;
-    const struct ul_report_header *header = &compile->plan_header;
+    const struct ul_saved *header = &compile->plan_header;
     const struct ul_program *program = compile->program;
     UL_ASSERT(compile->options.plan != NULL && compile->plan.reserved_bytes != NULL);
     struct ul_plan plan = ul_plan_keep(&compile->keep, program->problem, &compile->plan);
-    ul_footprint_count_beside(program, header->is_whole_process);
+    ul_footprint_count_beside(program, ul_saved_is_whole(header));
     ul_plan_place_beside(&compile->keep, program->problem, &plan);
-    ul_footprint_count(program, &plan, header->is_whole_process, &footprint);
+    ul_footprint_count(program, &plan, ul_saved_is_whole(header), &footprint);
     if (header->process_bytes == footprint.total_bytes && !is_predicted(header, &footprint))
         return ul_diag_set(&compile->diag, UL_MISMATCH,
                            "%s: \"process\", \"process_peak_at_start\" or \"process_lacks\" is not "

@@ -68,8 +68,9 @@ static enum ul_status check_device(struct ul_compile *compile)
                            name);
     if (options->budget_bytes == 0 || options->budget_bytes > profile->memory_bytes)
         options->budget_bytes = profile->memory_bytes;
-    compile->report.device = profile->name;
-    compile->report.device_bytes = profile->memory_bytes;
+    compile->report.facts.has_device = true;
+    compile->report.facts.device =
+        (struct ul_saved_device){.name = profile->name, .memory_bytes = profile->memory_bytes};
     return UL_OK;
 }
 

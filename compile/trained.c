@@ -128,13 +128,13 @@ void ul_compile_put_trained_notes(struct ul_compile *compile, struct ul_text *te
 
 void ul_compile_describe_trained(struct ul_compile *compile)
 {
-    struct ul_report_training *report = &compile->report.training;
+    struct ul_saved_training *report = &compile->report.facts.training;
     struct ul_text text;
-    if (report->tensor_count == 0)
+    if (report->tensors == 0)
         return;
     ul_text_init(&text, &compile->keep);
-    ul_text_printf(&text, "Trained: %" PRIu64 " tensor%s, %" PRIu64 " bytes.", report->tensor_count,
-                   ul_plural(report->tensor_count), report->parameter_bytes);
+    ul_text_printf(&text, "Trained: %" PRIu64 " tensor%s, %" PRIu64 " bytes.", report->tensors,
+                   ul_plural(report->tensors), report->parameter_bytes);
     put_others(compile, &text);
     ul_compile_put_trained_notes(compile, &text);
     report->notes = text.data;

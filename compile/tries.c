@@ -76,7 +76,7 @@ static bool is_f32(const struct ul_compile *compile)
 static bool has_flash(const struct ul_compile *compile)
 {
     const struct ul_target *target = compile->program->options.target;
-    bool is_hosted = compile->report.process.is_whole &&
+    bool is_hosted = strcmp(compile->report.facts.process_of, "program") == 0 &&
                      compile->options.budget_of != UL_BUDGET_ARENA && compile->plan.fits;
     return !compile->asked.train && compile->asked.weights == UL_WEIGHTS_ARENA &&
            target->traits.has_rom && !target->traits.has_threads && !is_hosted;

@@ -47,7 +47,7 @@ void ul_csv_put_steps(struct ul_text *text, const struct ul_saved *saved)
             ul_text_put(text, ",");
             ul_text_put_csv(text, fields[f]);
         }
-        ul_text_printf(text, ",%" PRIu32 ",%" PRIu64 ",%" PRIu64, step->copy, step->flop_count,
+        ul_text_printf(text, ",%" PRIu32 ",%" PRIu64 ",%" PRIu64, step->copy, step->flops,
                        step->moved_bytes);
         for (uint32_t c = 0; c < UL_SAVED_CURVES; c++) {
             ul_text_printf(text, ",%" PRIu64, curves[c][i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A ladder of plans as a table, for terminals, as CSV and as JSON: what each byte less costs.
  * docs/plan-format.md documents the columns. */
-#include "report/report.h"
+#include "report/saved.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static struct ul_report_variant variant_at(const struct ul_report *report,
 static uint64_t process_at(const struct ul_report *report, const struct ul_plan_ladder *ladder,
                            uint32_t i)
 {
-    const struct ul_plan_beside *beside = &report->process.beside;
+    const struct ul_plan_beside *beside = &report->beside;
     if (report->variants != NULL)
         beside = &report->variants[ladder->rungs[i].variant].process;
     return ul_plan_bounded_bytes(beside, plan_at(ladder, i));
@@ -131,7 +131,8 @@ static uint32_t put_rows(struct ul_text *text, const struct ul_report *report,
     for (uint32_t i = 0; i < ladder->count; i++) {
         uint64_t process = process_at(report, ladder, i);
         uint64_t reserved = plan_at(ladder, i)->reserved_bytes[0];
-        uint64_t bytes = report->budget_of_arena || process == 0 ? reserved : process;
+        uint64_t bytes =
+            ul_saved_bounds_buffer(&report->facts) || process == 0 ? reserved : process;
         if (i > 0 && i + 1 < ladder->count && bytes + step > shown)
             continue;
         put_row(text, report, ladder, i);
@@ -178,7 +179,8 @@ static void put_peaks(struct ul_text *text, const struct ul_report *report,
     ul_text_printf(
         text, "\nThe step that needs most by itself is %s: %s beside what always lives.\n",
         ul_quote(text->arena, report->steps[step].node), ul_size_exact(text->arena, need_bytes));
-    ul_report_put_training(text, &report->training, ul_report_option(report, "optimizer"),
+    ul_report_put_training(text, &report->facts.training,
+                           ul_saved_option(&report->facts, "optimizer"),
                            report->plan->rows.class_bytes[UL_PLAN_GRADIENTS]);
 }
 
@@ -188,10 +190,10 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
     ul_text_printf(text,
                    "Plans of %s (target %s): without a budget, then each the cheapest known within "
                    "its bytes:\n\n",
-                   ul_quote(text->arena, report->model_name), report->target);
+                   ul_quote(text->arena, report->facts.model), report->facts.target);
     put_head(text, report, ladder);
     uint32_t left_out = ladder->count - put_rows(text, report, ladder);
-    if (report->process.is_of_device)
+    if (ul_saved_is_of_device(&report->facts))
         ul_text_put(text, "\nThe process bytes are of the device, as far as they are known.\n");
     if (ul_plan_has_streams(report->plan))
         ul_text_printf(
@@ -241,23 +243,24 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
     }
 }
 
-/* For plan.json: what a picture of them needs. */
-void ul_report_put_rungs_json(struct ul_text *text, const struct ul_report *report,
-                              const struct ul_plan_ladder *ladder)
+void ul_report_save_ladder(const struct ul_report *report, struct ul_arena *arena,
+                           struct ul_saved *saved)
 {
-    ul_text_put(text, "  \"ladder\": [");
-    for (uint32_t i = 0; i < ladder->count; i++) {
+    const struct ul_plan_ladder *ladder = report->ladder;
+    saved->rung_count = ladder != NULL ? ladder->count : 0;
+    saved->has_ladder = saved->rung_count > 0;
+    saved->ladder = UL_NEW_ARRAY(arena, struct ul_saved_rung, saved->rung_count);
+    for (uint32_t i = 0; i < saved->rung_count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);
         const struct ul_report_variant variant = variant_at(report, ladder, i);
-        ul_text_printf(text,
-                       "%s\n    {\"reserved_bytes\": %" PRIu64 ", \"process_bytes\": %" PRIu64
-                       ", \"cost\": %" PRIu64 ", \"recomputed_steps\": %u, \"splits\": %u, "
-                       "\"row_major\": %u, \"inside\": %u}",
-                       i == 0 ? "" : ",", plan->reserved_bytes[0], process_at(report, ladder, i),
-                       plan->cost, ul_report_recomputed(plan), variant.split_count,
-                       variant.row_major_count, variant.inside_count);
+        saved->ladder[i] = (struct ul_saved_rung){.reserved_bytes = plan->reserved_bytes[0],
+                                                  .process_bytes = process_at(report, ladder, i),
+                                                  .cost = plan->cost,
+                                                  .recomputed_steps = ul_report_recomputed(plan),
+                                                  .splits = variant.split_count,
+                                                  .row_major = variant.row_major_count,
+                                                  .inside = variant.inside_count};
     }
-    ul_text_put(text, "\n  ],\n");
 }
 
 static void put_texts(struct ul_text *text, uint32_t count, const char *const *texts)
@@ -297,13 +300,17 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
                                const struct ul_plan_ladder *ladder)
 {
     ul_text_put(text, "{\n  \"format\": \"ullage-ladder\",\n  \"version\": 1,\n  \"model\": ");
-    ul_text_put_json(text, report->model_name);
+    ul_text_put_json(text, report->facts.model);
     ul_text_put(text, ",\n  \"model_sha256\": ");
-    ul_text_put_json(text, report->model_sha256);
+    ul_text_put_json(text, report->facts.model_sha256);
     ul_text_put(text, ",\n  \"target\": ");
-    ul_text_put_json(text, report->target);
+    ul_text_put_json(text, report->facts.target);
     ul_text_put(text, ",\n");
-    ul_report_put_training_json(text, report);
+    if (report->facts.training.tensors > 0) {
+        ul_text_put(text, "  ");
+        ul_facts_put_one(text, &report->facts, "training");
+        ul_text_put(text, ",\n");
+    }
     ul_text_put(text, "  \"plans\": [");
     for (uint32_t i = 0; i < ladder->count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);

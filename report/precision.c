@@ -2,13 +2,12 @@
 /* What storing f32 in 16 bits (--precision) saves: by how much more the very values that lie in the
  * arena at the peak would be larger. Another plan might be found for those, and what kernels and
  * calls take for themselves could differ: this is no second plan. And what stays f32, by reason. */
-#include "report/report.h"
-
-#include <stdlib.h>
+#include "ir/view.h"
+#include "report/saved.h"
 
 const char *ul_report_precision(const struct ul_report *report)
 {
-    return ul_report_option(report, "precision");
+    return ul_saved_option(&report->facts, "precision");
 }
 
 uint32_t ul_report_too_large(const struct ul_report *report)
@@ -46,7 +45,7 @@ uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_are
     return saved_bytes;
 }
 
-const char *ul_report_kept_text(enum ul_kept kept)
+static const char *kept_text(enum ul_kept kept)
 {
     static const char *const texts[UL_KEPT_COUNT] = {
         [UL_KEPT_EDGE] = "inputs and outputs of the model",
@@ -64,34 +63,42 @@ const char *ul_report_kept_text(enum ul_kept kept)
     return texts[kept];
 }
 
-static int compare_kept(const void *a, const void *b)
+/* Counts each value of the reason that lies anywhere. */
+static struct ul_saved_kept count_kept(const struct ul_report *report, struct ul_arena *arena,
+                                       const bool *lies, enum ul_kept why)
 {
-    const struct ul_report_kept *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return (int)x->kept - (int)y->kept;
+    uint32_t count = report->problem->value_count;
+    uint32_t *values = UL_NEW_ARRAY(arena, uint32_t, count);
+    struct ul_saved_kept row = {
+        .reason = ul_kept_get(why), .why = kept_text(why), .values = values};
+    for (uint32_t v = 0; v < count; v++) {
+        if (!lies[v] || report->values[v].kept != why)
+            continue;
+        values[row.values_count++] = v;
+        row.bytes = ul_size_add_or_die(row.bytes, report->problem->values[v].size_bytes);
+    }
+    row.count = row.values_count;
+    return row;
 }
 
-uint32_t ul_report_list_kept(const struct ul_report *report, struct ul_arena *arena,
-                             struct ul_report_kept kept[UL_KEPT_COUNT])
+void ul_report_save_kept(const struct ul_report *report, struct ul_arena *arena,
+                         struct ul_saved *saved)
 {
-    uint32_t count = report->problem->value_count, rows = 0;
-    bool *lies = UL_NEW_ARRAY(arena, bool, count);
+    bool *lies = UL_NEW_ARRAY(arena, bool, report->problem->value_count);
+    struct ul_saved_kept *rows = UL_NEW_ARRAY(arena, struct ul_saved_kept, UL_KEPT_COUNT);
     for (uint32_t i = 0; i < report->plan->range_count; i++)
         if (report->plan->ranges[i].value != UL_PLAN_NONE)
             lies[report->plan->ranges[i].value] = true;
+    saved->stays_f32 = rows;
+    saved->kept_count = 0;
     for (int why = UL_KEPT_NOT + 1; why < UL_KEPT_COUNT; why++) {
-        struct ul_report_kept *row = &kept[rows];
-        uint32_t *values = UL_NEW_ARRAY(arena, uint32_t, count);
-        *row = (struct ul_report_kept){.kept = (enum ul_kept)why, .values = values};
-        for (uint32_t v = 0; v < count; v++) {
-            if (!lies[v] || report->values[v].kept != row->kept)
-                continue;
-            values[row->value_count++] = v;
-            row->bytes = ul_size_add_or_die(row->bytes, report->problem->values[v].size_bytes);
-        }
-        rows += row->value_count > 0;
+        struct ul_saved_kept row = count_kept(report, arena, lies, (enum ul_kept)why);
+        if (row.count == 0)
+            continue;
+        uint32_t at = saved->kept_count++;
+        for (; at > 0 && rows[at - 1].bytes < row.bytes; at--)
+            rows[at] = rows[at - 1];
+        rows[at] = row;
     }
-    qsort(kept, rows, sizeof *kept, compare_kept);
-    return rows;
+    saved->has_stays_f32 = saved->kept_count > 0;
 }

@@ -10,14 +10,7 @@
 #ifndef UL_REPORT_H
 #define UL_REPORT_H
 
-#include "ir/graph.h"
-#include "planner/solve/solve.h"
-
-/* One option of the command as `check` needs it to build the graph again. */
-struct ul_report_option {
-    const char *name;  /* "dim" */
-    const char *value; /* "N=4" */
-};
+#include "report/facts.h"
 
 struct ul_report_step {
     const char *name;
@@ -50,98 +43,9 @@ struct ul_report_variant {
     struct ul_plan_beside process; /* what its process takes beside its buffer */
 };
 
-/* Whose the bytes of a process are; those of different ones are not alike, and nobody compares
- * them. */
-enum ul_report_owner { UL_OWNER_PROGRAM, UL_OWNER_CALLER, UL_OWNER_DEVICE };
-
-/* What the process of the program takes at its peak, predicted; of one that is a caller's, the
- * buffer, what the library keeps and the stacks. */
-struct ul_report_process {
-    bool is_whole;
-    bool is_of_device; /* bytes of a device's memory; the runtime's are those of its context */
-    bool lacks_context, lacks_library; /* of which nobody said how many */
-    bool starts_larger;                /* its peak is before the first step */
-    uint64_t total_bytes, buffer_bytes, library_bytes, code_bytes, stack_bytes, runtime_bytes;
-    uint64_t library_stack_bytes; /* of the stacks: what nobody bounds */
-    struct ul_plan_beside beside; /* the same for other plans of the program */
-};
-
-/* What a run launches on a device, and what of it should not be; no device: launch_count is
- * UINT64_MAX. */
-struct ul_report_launches {
-    uint64_t launch_count;   /* of kernels, copies and library calls */
-    uint64_t call_count;     /* of these, library calls */
-    uint64_t scalar_count;   /* products of 16 bits that tensor cores do not form */
-    uint64_t shared_ns;      /* that steps cost less than is predicted for each by itself */
-    uint64_t narrow_count;   /* steps that take long for too few blocks */
-    uint64_t idle_count;     /* steps of much work whose blocks leave multiprocessors idle */
-    uint64_t identity_count; /* steps that move bytes unchanged */
-    uint64_t softmax_count;  /* outside of attention */
-    uint64_t beside_count;   /* steps on a second stream; 0: there is none */
-    uint64_t wait_count;     /* waits for these */
-};
-
 /* The space of weights that are read-only data, where a plan has any. */
 enum { UL_REPORT_READ_ONLY = 1 };
 
-/* Read-only memory of a program whose weights are data of it; zeros: they are not. */
-struct ul_report_flash {
-    uint64_t weight_bytes;
-    uint64_t code_bytes; /* of model.c, tables included, at most, as gcc compiles it with -O2 */
-};
-
-/* What a program that trains trains; all 0: it does not. */
-struct ul_report_training {
-    uint64_t tensor_count, parameter_count, parameter_bytes, state_bytes;
-    /* Of these, what keeps 32 bits where --state-bits or --master leave others fewer. */
-    uint64_t wide_tensor_count, wide_count, wide_bytes;
-    const char *notes;        /* lines: what is trained, what is not, what may be none; or NULL */
-    uint64_t statistic_count; /* running ones */
-    uint64_t fixed_count;     /* of the model, floats of several elements, left as they are */
-    uint64_t clipped_bytes;   /* of gradients that --clip-norm keeps until all are known; or */
-    bool clips_twice;         /* it forms them twice */
-    uint64_t scaled_bytes;    /* of those that a loss scale keeps until all are known */
-    uint32_t unreached_count; /* tensors from which nothing differentiable leads to the loss */
-    const char *unreached;    /* the first of them */
-    uint32_t piece_count;     /* of a loss over a vocabulary; 0: it is computed as a whole */
-    uint64_t piece_bytes;     /* of one piece's logits */
-    uint32_t shared_count;    /* tensors that several nodes read, so that gradients are sums */
-    uint64_t shared_bytes, largest_shared_bytes; /* of these gradients */
-    const char *shared;                          /* the largest of them */
-};
-
-/* What was planned to find the largest batch, or size of a dimension, within a budget; zeros: it
- * was given. */
-struct ul_report_largest_tried {
-    uint64_t size;
-    uint64_t needed_bytes; /* of what the budget bounds */
-    bool fits;
-};
-struct ul_report_largest {
-    const char *dim; /* NULL: the batch */
-    uint64_t size;   /* the largest of those that fit */
-    uint64_t unit;   /* what a size is a multiple of */
-    uint32_t tried_count;
-    struct ul_report_largest_tried *tried; /* in the order that they were planned in */
-    uint64_t refused;   /* the next larger one, where the model takes none of it: */
-    const char *reason; /* why; or NULL */
-};
-
-/* The same of the number of micro-batches, of which the one is taken whose step takes the least
- * time. */
-struct ul_report_parts_tried {
-    uint64_t parts;
-    uint64_t needed_bytes;
-    uint64_t step_cost; /* predicted, of all of them */
-    bool fits;
-};
-struct ul_report_parts {
-    uint64_t parts;
-    uint32_t tried_count;
-    struct ul_report_parts_tried *tried;
-};
-
-struct ul_report_readers;
 /* A plan of the model under other options, made to compare. */
 struct ul_report_case {
     enum ul_status status; /* UL_OK: it fits; UL_NO_FIT: it is a plan, but not within its budget;
@@ -149,44 +53,22 @@ struct ul_report_case {
     const char *message;
     bool is_planned; /* the rest is of that plan */
     uint64_t reserved_bytes, process_bytes;
-    uint64_t bounded_bytes;     /* of these, what a budget bounds */
-    bool bounds_buffer;         /* it is the buffer */
-    enum ul_report_owner owner; /* of the process */
-    uint64_t budget_bytes;      /* 0: none */
-    uint64_t cost;              /* predicted ns of a step: of all its micro-batches */
-    double overhead;            /* of a run, over the program that is built without a budget */
-    uint64_t sample_count;      /* of a step: first dimensions of the first input */
-    uint64_t largest;           /* that --max-batch or --max-dim found; 0: it was given */
-    uint64_t weight_elements;   /* of the model */
-    const char *model_sha256;   /* where a table has several models; else NULL */
+    uint64_t bounded_bytes;   /* of these, what a budget bounds */
+    bool bounds_buffer;       /* it is the buffer */
+    const char *process_of;   /* a plan says whose the process is */
+    uint64_t budget_bytes;    /* 0: none */
+    uint64_t cost;            /* predicted ns of a step: of all its micro-batches */
+    double overhead;          /* of a run, over the program that is built without a budget */
+    uint64_t sample_count;    /* of a step: first dimensions of the first input */
+    uint64_t largest;         /* that --max-batch or --max-dim found; 0: it was given */
+    uint64_t weight_elements; /* of the model */
+    const char *model_sha256; /* where a table has several models; else NULL */
     uint32_t recomputed_count, split_count, row_major_count, inside_count;
     const char *peak_node, *peak_op, *peak_source; /* NULL: nothing runs; no source line is known */
 };
 
-/* A change of the options, of which a plan was made. */
-struct ul_report_remedy {
-    const char *kind;   /* "precision" */
-    const char *change; /* "--precision bf16" */
-    bool
-        is_applied; /* the plan has it: the figures are of the plan without it, which `change` is */
-    bool keeps_bits; /* results are bit for bit those of the plan */
-    bool fits;
-    uint64_t reserved_bytes, process_bytes;
-    enum ul_report_owner owner; /* as of a case */
-    uint64_t cost;              /* the same */
-    int64_t saved_bytes; /* of the plan's: of what a budget bounds, or of the buffer where the
-                            process is of another owner */
-    int64_t extra_cost;  /* for as many samples */
-};
 /* The most changes that are planned for advice, and rungs of the ladder that are remedies. */
 enum { UL_REPORT_CHANGES = 24, UL_REPORT_RUNGS = 3 };
-struct ul_report_advice {
-    bool is_made;
-    uint32_t tried_count; /* plans with other options that were made for it */
-    uint32_t remedy_count;
-    struct ul_report_remedy *remedies; /* the best first, then those that are applied */
-};
-
 /* A table of them: each takes one value of each axis, the last axis changing fastest. */
 struct ul_report_axis {
     const char *option; /* "dim" */
@@ -204,44 +86,17 @@ struct ul_report_table {
     const struct ul_report_case *cases;
 };
 
-/* A product that a model of integers computes in floats. */
-struct ul_report_float {
-    const char *node, *op;
-    const char *why; /* a clause */
-};
-
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
-    const char *model_name; /* file name without folders */
-    const char *model_sha256;
-    int64_t opset; /* of ai.onnx; 0: not known */
-    const char *target;
-    const char *library;     /* of the target, by name; NULL: none */
-    uint32_t uncalled_count; /* products of 16 bits that it does not compute */
-    uint32_t float_count;
-    const struct ul_report_float *floats;
-    const char *cudnn;     /* "on", "found", "not found" or "off"; NULL: none of the target's */
-    uint64_t budget_bytes; /* 0: none */
-    bool budget_of_arena;  /* it bounds the buffer alone */
-    const char *device;    /* that it has to fit, and its memory; or NULL */
-    uint64_t device_bytes;
-    uint64_t step_cost; /* predicted, of all micro-batches of a step */
-    struct ul_report_process process;
-    struct ul_report_flash flash;
-    struct ul_report_launches launches;
-    struct ul_report_training training;
-    struct ul_report_largest largest;
-    struct ul_report_parts parts;
-    struct ul_report_advice advice;
+    struct ul_saved facts; /* what neither of them says, nor what is below: the model, the request,
+                              what is trained and launched, the process, what else was planned */
+    struct ul_plan_beside beside; /* what the process takes beside the buffers of its plans */
     const struct ul_plan_ladder
-        *ladder; /* with the plans of other budgets; NULL: it was not made */
-    uint32_t option_count;
-    const struct ul_report_option *options;
-    const struct ul_report_step *steps;       /* per problem step */
+        *ladder;                        /* with the plans of other budgets; NULL: it was not made */
+    const struct ul_report_step *steps; /* per problem step */
     const struct ul_report_value *values;     /* per problem value */
     const struct ul_report_variant *variants; /* per variant of a ladder; NULL: there is but one */
-    const struct ul_report_readers *readers;  /* json.c finds them */
 };
 
 /* readers.c: who uses what of the plan, found from its positions. */
@@ -254,13 +109,8 @@ struct ul_report_readers {
 void ul_report_find_readers(const struct ul_report *report, struct ul_arena *arena,
                             struct ul_report_readers *readers);
 
-/* facts.c */
+/* facts.c, figures.c */
 
-/* The value of the first option of that name, or NULL. */
-const char *ul_report_option(const struct ul_report *report, const char *name);
-
-/* The names of the rows, in order: the classes, then alignment, holes, unaccounted. */
-enum { UL_REPORT_ROW_COUNT = UL_PLAN_CLASS_COUNT + 3 };
 const char *ul_report_row_name(uint32_t row);
 /* A plan that has none of it says nothing of it. */
 bool ul_report_row_is_optional(uint32_t row);
@@ -287,13 +137,8 @@ uint64_t ul_report_floor_bytes(const struct ul_report *report);
 uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space);
 uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index);
 /* What a plan copies between spaces; the cost that nothing hides is part of the plan's. */
-struct ul_report_transfers {
-    uint32_t save_count, load_count;
-    uint64_t saved_bytes, loaded_bytes;
-    uint64_t exposed_cost;
-};
 void ul_report_count_transfers(const struct ul_report *report,
-                               struct ul_report_transfers *transfers);
+                               struct ul_saved_transfers *transfers);
 /* What the plan does at a position; transfers and waits are no steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
 /* Up to `wanted` steps that need most by themselves, in order, and what beside what always lives:
@@ -313,48 +158,20 @@ uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena,
 void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t count,
                              uint32_t wanted);
 
-/* json.c: the text of plan.json (docs/plan-format.md). */
+/* save.c: the facts of plan.json (docs/plan-format.md), and its text. */
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
-/* The member `options`, pairs of a name and a value. */
-void ul_report_put_options_json(struct ul_text *text, const struct ul_report_option *options,
-                                uint32_t count);
-/* Parts of a process, in the order of plan.json. */
-enum ul_saved_part {
-    UL_SAVED_BUFFER,
-    UL_SAVED_LIBRARY,
-    UL_SAVED_CODE,
-    UL_SAVED_STACKS,
-    UL_SAVED_RUNTIME,
-    UL_SAVED_PART_COUNT
-};
-const char *ul_saved_part_name(enum ul_saved_part part);
+/* All that it says. */
+void ul_report_save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved);
+/* read_plan.c: a plan.json for `check` and --plan, which hold it against its model. */
 
-/* Reads a plan back onto `problem`; options and hash are returned for the caller to compare. */
-struct ul_report_header {
-    const char *model_sha256;
-    const char *target;
-    uint64_t alignment_bytes; /* of every range */
-    uint64_t process_bytes;   /* UINT64_MAX: an older plan, which says nothing of it */
-    uint64_t process_parts[UL_SAVED_PART_COUNT]; /* which add up to it */
-    bool is_whole_process;                       /* not a caller's */
-    bool peaks_at_start;
-    bool lacks_context, lacks_library; /* on a device: they are not in the sum */
-    const char *device;                /* that it has to fit, or NULL */
-    uint64_t device_bytes;
-    uint32_t option_count;
-    const struct ul_report_option *options;
-};
+/* All that it says, where process, alignment and device hold together. */
 enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, size_t length,
-                                     struct ul_report_header *header,
-                                     struct ul_diag *diag) UL_MUST_CHECK;
-enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, size_t length,
+                                     struct ul_saved *header, struct ul_diag *diag) UL_MUST_CHECK;
+/* The plan that it is, on `problem`. */
+enum ul_status ul_report_read_plan(struct ul_arena *arena, const struct ul_saved *said,
                                    const struct ul_problem *problem, struct ul_plan *plan,
                                    struct ul_diag *diag) UL_MUST_CHECK;
-
-/* "program": as plan.json says it. */
-const char *ul_report_owner_name(enum ul_report_owner owner);
-enum ul_report_owner ul_report_owner_of(const struct ul_report_process *process);
 
 /* What a plan.json says that its model does not determine, as lists of its keys, "proven, method":
  * all that `check` can do is to hold it against the rest. */
@@ -386,16 +203,8 @@ uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena
 /* precision.c: what is in f32 where --precision asks for 16 bits, by reason, that of most bytes
  * first; none without the option. Each value counts once, whenever and however often it lies in
  * the plan. */
-struct ul_report_kept {
-    enum ul_kept kept;
-    uint64_t bytes;
-    uint32_t value_count;
-    const uint32_t *values; /* of the problem */
-};
-uint32_t ul_report_list_kept(const struct ul_report *report, struct ul_arena *arena,
-                             struct ul_report_kept kept[UL_KEPT_COUNT]);
-/* What such a reason is, of values. */
-const char *ul_report_kept_text(enum ul_kept kept);
+void ul_report_save_kept(const struct ul_report *report, struct ul_arena *arena,
+                         struct ul_saved *saved);
 
 /* precision.c: --precision, "fp16" or "bf16"; NULL: all of f32 is stored as that. */
 const char *ul_report_precision(const struct ul_report *report);
@@ -404,11 +213,9 @@ uint32_t ul_report_too_large(const struct ul_report *report);
 /* What storing in 16 bits saves, of what lies in the arena at the peak. */
 uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_arena *arena);
 
-/* training.c: lines of the summary, with the gradients' bytes at the peak; and a member of
- * plan.json and of a ladder's. */
-void ul_report_put_training(struct ul_text *text, const struct ul_report_training *training,
+/* training.c: lines of the summary, with the gradients' bytes at the peak. */
+void ul_report_put_training(struct ul_text *text, const struct ul_saved_training *training,
                             const char *optimizer, uint64_t gradient_bytes);
-void ul_report_put_training_json(struct ul_text *text, const struct ul_report *report);
 
 /* ladder.c: one row a plan, from the plan without a budget to the smallest. */
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
@@ -418,12 +225,9 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
 void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder);
 
-/* The plans as the member `ladder` of plan.json. */
-void ul_report_put_rungs_json(struct ul_text *text, const struct ul_report *report,
-                              const struct ul_plan_ladder *ladder);
-
-/* advice.c: members of plan.json: the steps that need most, remedies, and the ladder. */
-void ul_report_put_advice_json(struct ul_text *text, const struct ul_report *report);
+/* The plans as facts: what a picture of them needs. */
+void ul_report_save_ladder(const struct ul_report *report, struct ul_arena *arena,
+                           struct ul_saved *saved);
 
 /* what_if.c: one row a case. */
 

@@ -5,41 +5,12 @@
  * reads a plan again computes them, so a file may say anything of them. Method: whoever checks has
  * read the plan onto the program of its model and describes it as `plan` does; each value of the
  * file must be the one of that description. What a search found, and what was asked for, is not
- * computed (words.def); what is said of bytes, costs and bounds the planner's checker has added up.
+ * computed (facts.def); what is said of bytes, costs and bounds the planner's checker has added up.
  * A key that is not known is passed over, and so is one that an older plan does not have. */
 #include "report/json_in.h"
 
 #include <math.h>
 #include <string.h>
-
-enum kind { OTHER, WORD, GIVEN, CHOICE, HELD, SOMETIMES };
-
-static const struct {
-    const char *place;
-    enum kind kind;
-} places[] = {
-#define UL_WORD(place) {place, WORD},
-#define UL_GIVEN(place) {place, GIVEN},
-#define UL_CHOICE(place) {place, CHOICE},
-#define UL_HELD(place) {place, HELD},
-#define UL_SOMETIMES(place) {place, SOMETIMES},
-#include "report/words.def"
-#undef UL_WORD
-#undef UL_GIVEN
-#undef UL_CHOICE
-#undef UL_HELD
-#undef UL_SOMETIMES
-};
-enum { PLACES = sizeof places / sizeof *places };
-
-static enum kind kind_of(const char *place)
-{
-    for (size_t i = 0; i < PLACES; i++) {
-        if (strcmp(places[i].place, place) == 0)
-            return places[i].kind;
-    }
-    return OTHER;
-}
 
 /* A value as JSON has it, short enough for a message. */
 static const char *value_text(struct ul_json *json, const json_t *value)
@@ -86,59 +57,65 @@ static bool is_same(const json_t *said, const json_t *own)
     return json_equal(said, own) != 0;
 }
 
+static enum ul_status hold_list(const struct holder *holder, const char *place, const json_t *said,
+                                const json_t *own)
+{
+    for (size_t i = 0; i < json_array_size(said); i++)
+        if (!is_same(json_array_get(said, i), json_array_get(own, i)))
+            return fail(holder, place, i, json_array_get(said, i), json_array_get(own, i));
+    return UL_OK;
+}
+
 /* Holds the values of objects and the entries of lists one by one, and a list in a list as a whole.
- */
-static enum ul_status hold(const struct holder *holder, const char *place, const json_t *said,
-                           const json_t *own)
+ * `fact` is that of the place, whose members are facts or, for each name, a number. */
+static enum ul_status hold(const struct holder *holder, const struct ul_fact *fact,
+                           const char *place, const json_t *said, const json_t *own)
 {
     const char *key;
     const json_t *item;
-    if (json_is_array(said) && json_is_array(own) &&
-        json_array_size(said) == json_array_size(own)) {
-        for (size_t i = 0; i < json_array_size(said); i++) {
-            if (!is_same(json_array_get(said, i), json_array_get(own, i)))
-                return fail(holder, place, i, json_array_get(said, i), json_array_get(own, i));
-        }
-        return UL_OK;
-    }
+    if (json_is_array(said) && json_is_array(own) && json_array_size(said) == json_array_size(own))
+        return hold_list(holder, place, said, own);
     if (!json_is_object(said) || !json_is_object(own))
         return is_same(said, own) ? UL_OK : fail(holder, place, SIZE_MAX, said, own);
     struct holder inner = {.json = holder->json, .names = json_object_get(own, "name")};
+    const struct ul_fact_class *class = fact == NULL          ? ul_class_plan()
+                                        : fact->class != NULL ? fact->class()
+                                                              : NULL;
     json_object_foreach((json_t *)(uintptr_t)said, key, item)
     {
         const char *below =
-            place[0] == '\0' ? key : ul_arena_printf(holder->json->arena, "%s.%s", place, key);
+            fact == NULL ? key : ul_arena_printf(holder->json->arena, "%s.%s", place, key);
+        const struct ul_fact *member = class != NULL ? ul_fact_find(class, key) : fact;
         const json_t *other = json_object_get(own, key);
-        enum kind kind = kind_of(below);
-        if (kind == WORD || kind == GIVEN || kind == HELD)
+        if (member == NULL || (member->held & (UL_FACT_WORD | UL_FACT_GIVEN | UL_FACT_HELD)) != 0)
             continue;
-        if (other != NULL)
-            UL_TRY(hold(&inner, below, item, other));
-        else if (kind == SOMETIMES)
+        if (other == NULL)
             return fail(holder, below, SIZE_MAX, item, NULL);
+        UL_TRY(hold(&inner, member, below, item, other));
     }
     return UL_OK;
 }
 
-/* Whether the plan has it: a key, or a column of a table. */
-static bool has_place(const struct ul_json *file, const char *place)
+/* "proven, method": what the plan has of that kind, columns of tables too. */
+static void list_places(const struct ul_fact_class *class, const char *prefix, const json_t *object,
+                        enum ul_fact_held kind, struct ul_text *list)
 {
-    const char *dot = strchr(place, '.');
-    if (dot == NULL)
-        return json_object_get(file->root, place) != NULL;
-    const char *table = ul_arena_printf(file->arena, "%.*s", (int)(dot - place), place);
-    return json_object_get(json_object_get(file->root, table), dot + 1) != NULL;
+    for (uint32_t i = 0; i < class->count; i++) {
+        const struct ul_fact *fact = &class->facts[i];
+        const json_t *item = json_object_get(object, fact->key);
+        if (item != NULL && (fact->held & kind) != 0)
+            ul_text_printf(list, "%s%s%s", list->length == 0 ? "" : ", ", prefix, fact->key);
+        if (item != NULL && fact->type == UL_FACT_TABLE)
+            list_places(fact->class(), ul_arena_printf(list->arena, "%s.", fact->key), item, kind,
+                        list);
+    }
 }
 
-/* "proven, method": what the plan has of that kind. */
-static const char *list_places(const struct ul_json *file, enum kind kind)
+static const char *places(const struct ul_json *file, enum ul_fact_held kind)
 {
     struct ul_text list;
     ul_text_init(&list, file->arena);
-    for (size_t i = 0; i < PLACES; i++) {
-        if (places[i].kind == kind && has_place(file, places[i].place))
-            ul_text_printf(&list, "%s%s", list.length == 0 ? "" : ", ", places[i].place);
-    }
+    list_places(ul_class_plan(), "", file->root, kind, &list);
     return list.data;
 }
 
@@ -151,12 +128,12 @@ enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, si
     if (status == UL_OK)
         status = ul_json_parse(&fresh, own->data, own->length);
     if (status == UL_OK)
-        status = hold(&(struct holder){.json = &file}, "", file.root, fresh.root);
+        status = hold(&(struct holder){.json = &file}, NULL, "", file.root, fresh.root);
     if (status == UL_OK)
         status = ul_report_check_words(&file, sample_count);
-    *words = (struct ul_report_words){.planners = list_places(&file, WORD),
-                                      .given = list_places(&file, GIVEN),
-                                      .chosen = list_places(&file, CHOICE)};
+    *words = (struct ul_report_words){.planners = places(&file, UL_FACT_WORD),
+                                      .given = places(&file, UL_FACT_GIVEN),
+                                      .chosen = places(&file, UL_FACT_CHOICE)};
     json_decref(file.root);
     json_decref(fresh.root);
     return status;

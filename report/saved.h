@@ -9,146 +9,18 @@
 
 #include "report/report.h"
 
-struct ul_saved_step {
-    const char *name, *op, *node, *implementation;
-    const char *source; /* the line of the author's source, or "" */
-    const char *pass;   /* "forward", "backward", or "" */
-    uint32_t copy;      /* the number of the recomputation, or 0 */
-    uint64_t flop_count, moved_bytes;
-};
-
-struct ul_saved_range {
-    bool is_scratch; /* of the step at `begin` */
-    const char *name;
-    const char *type;
-    uint32_t copy, space, alias; /* `alias`: the range whose bytes it takes over, or UL_PLAN_NONE */
-    enum ul_plan_class class;
-    uint64_t offset_bytes, size_bytes;
-    uint32_t begin, end; /* positions, half-open */
-    uint32_t reader_count;
-    const uint32_t *readers; /* positions in it, ascending */
-};
-
-/* A space of the plan other than the arena. */
-struct ul_saved_space {
-    const char *name;
-    uint64_t reserved_bytes;
-};
-
-/* A change of the model or of the options, of which a plan was made: this plan is without it, or,
- * where `is_applied`, has it, and the figures are of the plan without. */
-struct ul_saved_remedy {
-    const char *kind, *change;
-    const char
-        *process_of; /* whose its process is, where that is another's than the plan's; or "" */
-    bool is_applied, fits, keeps_bits;
-    uint64_t reserved_bytes, process_bytes, cost;
-    /* The plan that is changed saves so many of this plan's bytes and takes so much more time.
-     * Below 0 it takes more bytes, or less time. The bytes are those of the buffer where the
-     * process is another's. */
-    int64_t saved_bytes, extra_cost;
-};
-
-/* A plan of the same model with less memory. */
-struct ul_saved_rung {
-    uint64_t reserved_bytes, process_bytes, cost;
-    uint64_t recomputed_steps, splits, row_major, inside;
-};
-
-/* A step whose working set is what the lower bound stands on. */
-struct ul_saved_blocker {
-    uint32_t step; /* position */
-    uint64_t bytes;
-};
-
-/* A size that was planned to find the largest that fits, or a number of micro-batches to find that
- * of the least time. */
-struct ul_saved_tried {
-    uint64_t size, bytes, cost; /* bytes of what the budget bounds; of a size no cost is said */
-    bool fits;
-};
-struct ul_saved_search {
-    const char *name; /* "batch", a dimension's, "micro-batches"; NULL: there was none */
-    const char *why;  /* it is not larger, or "" */
-    uint64_t size;    /* that was taken */
-    uint32_t tried_count;
-    const struct ul_saved_tried *tried;
-};
-
-struct ul_saved_kept {
-    const char *why;
-    uint64_t count, bytes; /* of values */
-};
-
-/* What a plan says of itself beside its rows; an older one says less: numbers are 0, texts "". */
-struct ul_saved_facts {
-    const char *tool;
-    uint64_t opset;
-    uint64_t order_lower_bound_bytes, orders_lower_bound_bytes, lower_bound_bytes;
-    uint64_t budget_bytes, smallest_budget_bytes;
-    const char *device; /* that it has to fit, or "" */
-    uint64_t device_bytes;
-    bool budget_of_arena;
-    bool fits, proven, optimal, stopped_by_time;
-    uint64_t parts[UL_SAVED_PART_COUNT];
-    uint64_t base_cost, cost_bound;
-    uint64_t step_cost;               /* 0: that of a run */
-    const char *order, *remat, *pack; /* methods */
-    uint64_t packing_bytes, operand_bytes;
-    bool has_launches;
-    uint64_t launch_count, call_count;             /* of a run on a device */
-    uint64_t shared_ns;                            /* that it takes less than `cost` says */
-    uint64_t beside_count, wait_count;             /* of steps on a second stream */
-    uint64_t type_bytes[UL_DTYPE_COUNT];           /* of weights; all 0: it does not say */
-    uint32_t float_count;                          /* products of a quantized model in floats */
-    const char *float_node, *float_op, *float_why; /* the first */
-    uint64_t parameter_count;                      /* 0: it does not train */
-    const char *library;                           /* that computes some steps, or "" */
-    const char *cudnn;                             /* "on", "found", "not found", "off", or "" */
-    const char *cost_bound_method, *optimal_within;
-    bool peaks_at_start, lacks_context, lacks_library;         /* of the process */
-    uint64_t flash_weight_bytes, flash_code_bytes;             /* 0: it has no code there */
-    uint64_t precision_bytes, too_large_count, uncalled_count; /* of option precision */
-    uint32_t kept_count;              /* reasons why something is f32 all the same */
-    const struct ul_saved_kept *kept; /* the one of most bytes first */
-    uint64_t save_count, load_count, saved_bytes, loaded_bytes, exposed_cost; /* of transfers */
-    struct ul_report_training training;
-    uint32_t space_count;
-    const struct ul_saved_space *spaces; /* the first is the arena */
-    bool has_remedies, has_ladder, has_blockers;
-    uint32_t remedy_count, rung_count, blocker_count;
-    uint64_t tried_count; /* plans that were made for the remedies */
-    struct ul_saved_remedy *remedies;
-    const struct ul_saved_rung *rungs;
-    const struct ul_saved_blocker *blockers;
-    struct ul_saved_search largest;       /* --max-batch, --max-dim */
-    struct ul_saved_search micro_batches; /* --micro-batches auto */
-};
-
-struct ul_saved {
-    struct ul_saved_facts facts;
-    bool is_checked;  /* who drew it has checked it, on the program of its model; of a file that was
-                         read nobody has */
-    bool has_readers; /* an older plan does not say who reads what */
-    const char *model, *model_sha256, *target;
-    uint64_t reserved_bytes, process_bytes; /* of the process UINT64_MAX: it says nothing */
-    uint64_t rows[UL_REPORT_ROW_COUNT];     /* at the peak: ul_report_row_name */
-    uint64_t alignment_bytes;               /* of every range */
-    uint32_t peak_step;
-    uint64_t cost;
-    uint32_t option_count, step_count, range_count;
-    const struct ul_report_option *options;
-    const struct ul_saved_step *steps; /* one a position */
-    const struct ul_saved_range *ranges;
-};
-
-/* saved_facts.c: for saved.c, which has read the steps. */
-struct ul_json;
-enum ul_status ul_saved_read_facts(struct ul_json *json, struct ul_saved *saved) UL_MUST_CHECK;
-
 /* saved.c */
 enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t length,
                              struct ul_saved *saved, struct ul_diag *diag) UL_MUST_CHECK;
+/* The budget bounds the buffer alone. */
+bool ul_saved_bounds_buffer(const struct ul_saved *saved);
+/* read_plan.c: the process is not a caller's, which has neither code nor runtime of the program's.
+ */
+bool ul_saved_is_whole(const struct ul_saved *saved);
+/* Process bytes are those of a device. */
+bool ul_saved_is_of_device(const struct ul_saved *saved);
+/* What --max-batch or --max-dim planned; NULL: nothing. */
+const struct ul_saved_search *ul_saved_largest(const struct ul_saved *saved);
 /* The step that makes it; NULL: it is given. */
 const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
                                            const struct ul_saved_range *range);

@@ -20,7 +20,6 @@ enum {
 struct summary {
     struct ul_text *text;
     const struct ul_saved *saved;
-    const struct ul_saved_facts *facts;
     const struct ul_summary_style *style;
     struct ul_report_unit unit; /* one for all, so that columns add up to the eye */
     uint32_t tightness;         /* how much is left out, from 0 on */
@@ -87,56 +86,52 @@ static void put_folded(struct summary *summary, const char *paragraph)
 static uint64_t needed_bytes(const struct summary *summary)
 {
     bool of_process =
-        !summary->facts->budget_of_arena && summary->saved->process_bytes != UINT64_MAX;
+        !ul_saved_bounds_buffer(summary->saved) && summary->saved->process_bytes != UINT64_MAX;
     return of_process ? summary->saved->process_bytes : summary->saved->reserved_bytes;
-}
-
-static bool is_of_device(const struct summary *summary)
-{
-    return strcmp(summary->saved->target, "cuda") == 0;
 }
 
 /* Not a caller's: then code and runtime are the program's. */
 static bool is_whole(const struct summary *summary)
 {
-    return summary->facts->parts[UL_SAVED_CODE] > 0;
+    return summary->saved->process[UL_SAVED_CODE] > 0;
 }
 
 /* Whether what a budget bounds is the same of the plan and of a remedy's. */
 static bool is_alike(const struct summary *summary, const struct ul_saved_remedy *remedy)
 {
-    return remedy->process_of[0] == '\0' || summary->facts->budget_of_arena;
+    return remedy->process_of[0] == '\0' || ul_saved_bounds_buffer(summary->saved);
 }
 
 /* What it has to fit: "the budget of 1.00 KiB = 1024 bytes for the process", or a device by name.
  */
 static const char *budget_of(const struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
+    const struct ul_saved *saved = summary->saved;
     struct ul_arena *arena = summary->text->arena;
-    const char *of = facts->budget_of_arena  ? "for the buffer alone"
-                     : is_of_device(summary) ? "of the device, as far as it is known"
-                     : is_whole(summary)     ? "for the process"
-                                             : "for buffer, library and stacks";
-    bool is_device = facts->device[0] != '\0' && facts->device_bytes == facts->budget_bytes;
+    const char *of = ul_saved_bounds_buffer(saved) ? "for the buffer alone"
+                     : ul_saved_is_of_device(summary->saved)
+                         ? "of the device, as far as it is known"
+                     : is_whole(summary) ? "for the process"
+                                         : "for buffer, library and stacks";
+    bool is_device =
+        saved->device.name[0] != '\0' && saved->device.memory_bytes == saved->budget_bytes;
     if (!is_device)
-        return ul_arena_printf(arena, "the budget of %s %s", exact(summary, facts->budget_bytes),
+        return ul_arena_printf(arena, "the budget of %s %s", exact(summary, saved->budget_bytes),
                                of);
-    return ul_arena_printf(arena, "%s, which has %s%s", name_of(summary, facts->device),
-                           exact(summary, facts->device_bytes),
-                           facts->lacks_context || facts->lacks_library ? ", as far as it is known"
-                                                                        : "");
+    return ul_arena_printf(arena, "%s, which has %s%s", name_of(summary, saved->device.name),
+                           exact(summary, saved->device.memory_bytes),
+                           saved->process_lacks != 0 ? ", as far as it is known" : "");
 }
 
 static void put_budget(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
+    const struct ul_saved *saved = summary->saved;
     const struct ul_saved_remedy *remedy = ul_saved_cheapest(summary->saved);
     struct ul_arena *arena = summary->text->arena;
-    uint64_t budget = facts->budget_bytes, needed = needed_bytes(summary);
+    uint64_t budget = saved->budget_bytes, needed = needed_bytes(summary);
     if (budget == 0)
         return;
-    if (facts->fits && needed <= budget) {
+    if (saved->fits && needed <= budget) {
         put_folded(summary, ul_arena_printf(arena, "It fits %s, with %s to spare.",
                                             budget_of(summary), exact(summary, budget - needed)));
         return;
@@ -153,22 +148,21 @@ static void put_budget(struct summary *summary)
 /* Whose bytes the headline says first. */
 static const char *whose(const struct summary *summary)
 {
-    return is_of_device(summary) ? "device"
-           : is_whole(summary)   ? "process"
-                                 : "of the caller's process";
+    return ul_saved_is_of_device(summary->saved) ? "device"
+           : is_whole(summary)                   ? "process"
+                                                 : "of the caller's process";
 }
 
 /* "process 9.87 MiB = 10349445 bytes at set-up, "; an older plan says nothing of it. */
 static const char *headline_process(const struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
-    const struct ul_saved_facts *facts = &saved->facts;
-    bool lacks = facts->lacks_context || facts->lacks_library;
+    bool lacks = saved->process_lacks != 0;
     if (saved->process_bytes == UINT64_MAX)
         return "";
     return ul_arena_printf(summary->text->arena, "%s %s%s%s,", whose(summary),
                            exact(summary, saved->process_bytes),
-                           facts->peaks_at_start ? " at set-up" : "",
+                           saved->process_peak_at_start ? " at set-up" : "",
                            lacks && summary->tightness < TIGHTEST ? " as far as it is known" : "");
 }
 
@@ -194,7 +188,7 @@ static void put_verdict(struct summary *summary)
 /* Says which tensors are trained, and which are not. */
 static void put_trained(struct summary *summary)
 {
-    for (const char *at = summary->facts->training.notes; at != NULL && *at != '\0';) {
+    for (const char *at = summary->saved->training.notes; at != NULL && *at != '\0';) {
         size_t length = strcspn(at, "\n");
         put_folded(summary, ul_arena_printf(summary->text->arena, "%.*s", (int)length, at));
         at += length + (at[length] == '\n');
@@ -204,47 +198,47 @@ static void put_trained(struct summary *summary)
 /* That it is the largest is shown by the next one. */
 static void put_largest(struct summary *summary)
 {
-    const struct ul_saved_search *largest = &summary->facts->largest;
+    const struct ul_saved_search *largest = ul_saved_largest(summary->saved);
     const struct ul_saved_tried *next = NULL;
     struct ul_text line;
-    if (largest->size == 0)
+    if (largest == NULL)
         return;
     ul_text_init(&line, summary->text->arena);
-    if (strcmp(largest->name, "batch") == 0)
+    if (summary->saved->has_max_batch)
         ul_text_printf(&line, "A batch of %" PRIu64 " fits; ", largest->size);
     else
         ul_text_printf(&line, "%s = %" PRIu64 " fits; ", name_of(summary, largest->name),
                        largest->size);
     for (uint32_t i = 0; i < largest->tried_count; i++)
-        if (largest->tried[i].size > largest->size &&
-            (next == NULL || largest->tried[i].size < next->size))
-            next = &largest->tried[i];
-    if (largest->why != NULL && largest->why[0] != '\0')
-        ul_text_printf(&line, "the model does not take the next: %s", largest->why);
+        if (largest->planned[i].size > largest->size &&
+            (next == NULL || largest->planned[i].size < next->size))
+            next = &largest->planned[i];
+    if (largest->why_not_larger[0] != '\0')
+        ul_text_printf(&line, "the model does not take the next: %s", largest->why_not_larger);
     else if (next != NULL)
         ul_text_printf(&line, "the smallest plan known for %" PRIu64 " takes %s", next->size,
                        exact(summary, next->bytes));
     ul_text_put(&line, ". Planned:");
     for (uint32_t i = 0; i < largest->tried_count; i++)
-        ul_text_printf(&line, "%s %" PRIu64 "%s", i == 0 ? "" : ",", largest->tried[i].size,
-                       largest->tried[i].fits ? "" : " (no)");
+        ul_text_printf(&line, "%s %" PRIu64 "%s", i == 0 ? "" : ",", largest->planned[i].size,
+                       largest->planned[i].fits ? "" : " (no)");
     ul_text_put(&line, ".");
     put_folded(summary, line.data);
 }
 
 static void put_micro_batches(struct summary *summary)
 {
-    const struct ul_saved_search *parts = &summary->facts->micro_batches;
+    const struct ul_saved_search *parts = &summary->saved->micro_batches;
     struct ul_text line;
-    if (parts->size == 0)
+    if (!summary->saved->has_micro_batches)
         return;
     ul_text_init(&line, summary->text->arena);
     ul_text_printf(&line, "A step takes the least time as %" PRIu64 " micro-batch%s. Planned:",
                    parts->size, parts->size == 1 ? "" : "es");
     for (uint32_t i = 0; i < parts->tried_count; i++)
-        ul_text_printf(&line, "%s %" PRIu64 " (%s%.4g ms)", i == 0 ? "" : ",", parts->tried[i].size,
-                       parts->tried[i].fits ? "" : "does not fit, ",
-                       (double)parts->tried[i].cost * 1e-6);
+        ul_text_printf(&line, "%s %" PRIu64 " (%s%.4g ms)", i == 0 ? "" : ",",
+                       parts->planned[i].size, parts->planned[i].fits ? "" : "does not fit, ",
+                       (double)parts->planned[i].cost * 1e-6);
     ul_text_put(&line, ".");
     put_folded(summary, line.data);
 }
@@ -277,7 +271,7 @@ static void put_types(struct summary *summary)
 {
     enum { MAX_TYPES = 3, LEAST_PART = 100 };
     uint64_t left[UL_DTYPE_COUNT], sum = 0;
-    memcpy(left, summary->facts->type_bytes, sizeof left);
+    memcpy(left, summary->saved->weights_by_type, sizeof left);
     for (uint32_t t = 0; t < UL_DTYPE_COUNT; t++)
         sum += left[t];
     for (uint32_t i = 0; i < MAX_TYPES; i++) {
@@ -299,7 +293,6 @@ static void put_types(struct summary *summary)
 static void put_rows(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
-    const struct ul_saved_facts *facts = summary->facts;
     uint64_t small_bytes = 0;
     ul_text_printf(summary->text, "\n  %-31s %8s %18s\n", "at the peak", summary->unit.name,
                    "bytes");
@@ -313,10 +306,10 @@ static void put_rows(struct summary *summary)
         /* Of read-only weights there is no row here. */
         if (row == UL_PLAN_WEIGHTS && saved->rows[row] > 0 && summary->tightness < TIGHTEST) {
             put_types(summary);
-            put_part(summary, "of it the library's packing", facts->packing_bytes);
+            put_part(summary, "of it the library's packing", saved->for_library.packing_bytes);
         }
         if (row == UL_PLAN_ACTIVATIONS && summary->tightness < TIGHTEST)
-            put_part(summary, "of it operands of its calls", facts->operand_bytes);
+            put_part(summary, "of it operands of its calls", saved->for_library.operand_bytes);
     }
     put_row(summary, "reserved", saved->reserved_bytes);
 }
@@ -325,27 +318,28 @@ static void put_rows(struct summary *summary)
  * of the caller, which are none of the plan's. */
 static void put_others(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
-    bool has_flash = facts->flash_code_bytes > 0;
+    const struct ul_saved *saved = summary->saved;
+    bool has_flash = saved->flash.code > 0;
     if (has_flash) {
-        put_row(summary, "flash", facts->flash_weight_bytes + facts->flash_code_bytes);
-        put_part(summary, "of it read-only weights", facts->flash_weight_bytes);
-        put_part(summary, "of it code, by gcc -O2", facts->flash_code_bytes);
+        put_row(summary, "flash", saved->flash.weights + saved->flash.code);
+        put_part(summary, "of it read-only weights", saved->flash.weights);
+        put_part(summary, "of it code, by gcc -O2", saved->flash.code);
     }
-    for (uint32_t s = 1; s < facts->space_count; s++) {
+    for (uint32_t s = 1; s < saved->space_count; s++) {
         bool is_flash = has_flash && s == UL_REPORT_READ_ONLY;
-        bool is_beside = strcmp(facts->spaces[s].name, "beside") == 0;
-        if (facts->spaces[s].reserved_bytes > 0 && !is_flash && !is_beside)
-            put_row(summary, facts->spaces[s].name, facts->spaces[s].reserved_bytes);
+        bool is_beside = strcmp(saved->spaces[s].name, "beside") == 0;
+        if (saved->spaces[s].reserved_bytes > 0 && !is_flash && !is_beside)
+            put_row(summary, saved->spaces[s].name, saved->spaces[s].reserved_bytes);
     }
 }
 
 /* What nobody says of a device before a program runs there. */
 static void put_unknown(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
-    const char *context = facts->lacks_context ? "the context, " : "";
-    const char *libraries = facts->lacks_library ? "what libraries keep, " : "";
+    const struct ul_saved *saved = summary->saved;
+    const char *context = (saved->process_lacks & UL_LACKS_CONTEXT) != 0 ? "the context, " : "";
+    const char *libraries =
+        (saved->process_lacks & UL_LACKS_LIBRARIES) != 0 ? "what libraries keep, " : "";
     if (summary->tightness >= TIGHTEST)
         ul_text_printf(summary->text, "  Not known before it runs: %s%sits capture.\n", context,
                        libraries);
@@ -360,35 +354,30 @@ static void put_unknown(struct summary *summary)
  * there is said. */
 static void put_process(struct summary *summary)
 {
-    static const char *const labels[UL_SAVED_PART_COUNT] = {[UL_SAVED_LIBRARY] = "library",
-                                                            [UL_SAVED_CODE] = "code",
-                                                            [UL_SAVED_STACKS] = "stacks",
-                                                            [UL_SAVED_RUNTIME] = "runtime"};
     const struct ul_saved *saved = summary->saved;
-    const struct ul_saved_facts *facts = summary->facts;
-    uint64_t buffer = facts->parts[UL_SAVED_BUFFER], count = 0;
-    bool of_device = is_of_device(summary);
+    uint64_t buffer = saved->process[UL_SAVED_BUFFER], count = 0;
+    bool of_device = ul_saved_is_of_device(summary->saved);
     if (saved->process_bytes == UINT64_MAX)
         return;
-    if (of_device && facts->parts[UL_SAVED_LIBRARY] > 0)
-        put_row(summary, "libraries' own, by profile", facts->parts[UL_SAVED_LIBRARY]);
-    if (of_device && facts->parts[UL_SAVED_RUNTIME] > 0)
-        put_row(summary, "context, by profile", facts->parts[UL_SAVED_RUNTIME]);
-    if (!facts->peaks_at_start && buffer < saved->reserved_bytes)
+    if (of_device && saved->process[UL_SAVED_LIBRARY] > 0)
+        put_row(summary, "libraries' own, by profile", saved->process[UL_SAVED_LIBRARY]);
+    if (of_device && saved->process[UL_SAVED_RUNTIME] > 0)
+        put_row(summary, "context, by profile", saved->process[UL_SAVED_RUNTIME]);
+    if (!saved->process_peak_at_start && buffer < saved->reserved_bytes)
         put_part(summary, "of it rows never looked up", saved->reserved_bytes - buffer);
     put_row(summary,
-            of_device               ? "device, as far as it is known"
-            : facts->peaks_at_start ? "process at set-up, at most"
-            : is_whole(summary)     ? "process, at most"
-                                    : "RAM of the caller's process",
+            of_device                      ? "device, as far as it is known"
+            : saved->process_peak_at_start ? "process at set-up, at most"
+            : is_whole(summary)            ? "process, at most"
+                                           : "RAM of the caller's process",
             saved->process_bytes);
     for (uint32_t part = UL_SAVED_LIBRARY; !of_device && part < UL_SAVED_PART_COUNT; part++)
-        if (facts->parts[part] > 0)
+        if (saved->process[part] > 0)
             ul_text_printf(summary->text, "%s%s %.2f", count++ == 0 ? "    of it " : ", ",
-                           labels[part], in_unit(summary, facts->parts[part]));
+                           ul_saved_part_name(part), in_unit(summary, saved->process[part]));
     if (count > 0)
         ul_text_printf(summary->text, " %s\n", summary->unit.name);
-    if (facts->peaks_at_start)
+    if (saved->process_peak_at_start)
         ul_text_printf(summary->text, "    and %.2f %s of the buffer: the rest is written later\n",
                        in_unit(summary, buffer), summary->unit.name);
     if (of_device)
@@ -622,9 +611,9 @@ static void put_applied(struct summary *summary)
 {
     struct ul_text line;
     ul_text_init(&line, summary->text->arena);
-    for (uint32_t i = 0; i < summary->facts->remedy_count; i++) {
-        const struct ul_saved_remedy *remedy = &summary->facts->remedies[i];
-        if (remedy->is_applied)
+    for (uint32_t i = 0; i < summary->saved->remedy_count; i++) {
+        const struct ul_saved_remedy *remedy = &summary->saved->remedies[i];
+        if (remedy->applied)
             ul_text_printf(&line, "%s %s saves %.2f", line.length == 0 ? "This plan has:" : ",",
                            name_in(summary, remedy->kind, 16),
                            (double)-remedy->saved_bytes / summary->unit.bytes);
@@ -639,7 +628,7 @@ static void put_applied(struct summary *summary)
  * other does. */
 static uint32_t choose_remedies(const struct summary *summary, uint32_t own, uint32_t *chosen)
 {
-    const struct ul_saved_remedy *remedies = summary->facts->remedies;
+    const struct ul_saved_remedy *remedies = summary->saved->remedies;
     uint32_t count = 0;
     bool keeps = false;
     for (uint32_t i = 0; i < own && count < REMEDIES; i++) {
@@ -648,19 +637,19 @@ static uint32_t choose_remedies(const struct summary *summary, uint32_t own, uin
             is_new = is_new && strcmp(remedies[chosen[k]].kind, remedies[i].kind) != 0;
         if (!is_new)
             continue;
-        keeps = keeps || remedies[i].keeps_bits;
+        keeps = keeps || remedies[i].same_bits;
         chosen[count++] = i;
     }
     for (uint32_t i = 0; i < own && count < REMEDIES; i++) {
         bool is_new = true;
         for (uint32_t k = 0; k < count; k++)
             is_new = is_new && chosen[k] != i;
-        keeps = keeps || (is_new && remedies[i].keeps_bits);
+        keeps = keeps || (is_new && remedies[i].same_bits);
         if (is_new)
             chosen[count++] = i;
     }
     for (uint32_t i = 0; i < own && !keeps; i++) {
-        keeps = remedies[i].keeps_bits;
+        keeps = remedies[i].same_bits;
         if (keeps)
             chosen[count < REMEDIES ? count++ : REMEDIES - 1] = i;
     }
@@ -673,49 +662,49 @@ static void put_error_hint(struct summary *summary, const uint32_t *chosen, uint
     bool quantizes = false;
     for (uint32_t i = 0; i < count; i++)
         quantizes =
-            quantizes || strstr(summary->facts->remedies[chosen[i]].change, "--quantize ") != NULL;
+            quantizes || strstr(summary->saved->remedies[chosen[i]].change, "--quantize ") != NULL;
     if (quantizes && summary->tightness < TIGHT_BOUNDS)
         put_folded(summary, "What --quantize changes in the outputs: ullage verify with it.");
 }
 
 static void put_remedies(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
+    const struct ul_saved *saved = summary->saved;
     uint32_t own = 0, chosen[REMEDIES];
-    if (!facts->has_remedies)
+    if (!saved->has_remedies)
         return;
-    for (uint32_t i = 0; i < facts->remedy_count; i++)
-        own += !facts->remedies[i].is_applied;
+    for (uint32_t i = 0; i < saved->remedy_count; i++)
+        own += !saved->remedies[i].applied;
     if (own == 0)
         ul_text_printf(summary->text,
                        "\nNothing that was planned makes it smaller (%" PRIu64 " other plan%s).\n",
-                       facts->tried_count, ul_plural(facts->tried_count));
+                       saved->remedies_tried, ul_plural(saved->remedies_tried));
     else
         ul_text_printf(summary->text,
                        "\n%s, each planned, of %" PRIu32 " in --advice on and --html:\n"
                        "  %3s less    bytes less       more time\n",
-                       facts->budget_of_arena  ? "A smaller buffer"
-                       : is_of_device(summary) ? "Less of the device"
-                       : is_whole(summary)     ? "A smaller process"
-                                               : "Less of the caller's process",
+                       ul_saved_bounds_buffer(saved)           ? "A smaller buffer"
+                       : ul_saved_is_of_device(summary->saved) ? "Less of the device"
+                       : is_whole(summary)                     ? "A smaller process"
+                                                               : "Less of the caller's process",
                        own, summary->unit.name);
     uint32_t count = choose_remedies(summary, own, chosen);
     for (uint32_t i = 0; i < count; i++)
-        put_remedy(summary, &facts->remedies[chosen[i]]);
+        put_remedy(summary, &saved->remedies[chosen[i]]);
     put_error_hint(summary, chosen, count);
     put_applied(summary);
 }
 
 static void put_blocker(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
-    if (facts->blocker_count == 0 || facts->blockers[0].bytes == 0 ||
+    const struct ul_saved *saved = summary->saved;
+    if (saved->blocker_count == 0 || saved->blockers[0].bytes == 0 ||
         summary->tightness >= TIGHT_BOUNDS)
         return;
-    const struct ul_saved_step *step = &summary->saved->steps[facts->blockers[0].step];
+    const struct ul_saved_step *step = &summary->saved->steps[saved->blockers[0].step];
     bool has_source = step->source != NULL && step->source[0] != '\0';
     const char *where = has_source ? step->source : step->node;
-    const char *needs = exact(summary, facts->blockers[0].bytes);
+    const char *needs = exact(summary, saved->blockers[0].bytes);
     size_t wheres = longer(summary, 0, where), ops = longer(summary, 0, step->op);
     share_line(summary->style->line_columns - 26 - strlen(needs), &wheres, &ops);
     ul_text_printf(summary->text, "The step %s (%s) alone needs %s.\n",
@@ -733,39 +722,39 @@ static const char *checker(const struct summary *summary)
 /* Under a budget: how much less time there could be, and who says so. */
 static void put_cost_bound(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
+    const struct ul_saved *saved = summary->saved;
     struct ul_arena *arena = summary->text->arena;
-    uint64_t cost = summary->saved->cost, bound = facts->cost_bound;
+    uint64_t cost = summary->saved->cost, bound = saved->cost_bound;
     const char *less = "", *who = checker(summary);
-    if (bound == 0 || !facts->fits)
+    if (bound == 0 || !saved->fits)
         return;
     if (cost > bound)
         less = ul_arena_printf(arena, " by more than %.2f %%",
                                100.0 * (double)(cost - bound) / (double)cost);
-    if (facts->cost_bound_method[0] != '\0')
-        who = ul_arena_printf(arena, "by the planner alone: %s", facts->cost_bound_method);
+    if (saved->cost_bound_method[0] != '\0')
+        who = ul_arena_printf(arena, "by the planner alone: %s", saved->cost_bound_method);
     put_folded(summary,
                ul_arena_printf(
                    arena, "Proven (%s): no plan of this program within the budget is faster%s.",
                    who, less));
-    if (facts->optimal_within[0] != '\0' && summary->tightness < TIGHT_BOUNDS)
+    if (saved->optimal_within[0] != '\0' && summary->tightness < TIGHT_BOUNDS)
         put_folded(summary, ul_arena_printf(
                                 arena, "Proven (by the planner alone): none is faster within %s.",
-                                facts->optimal_within));
+                                saved->optimal_within));
 }
 
 /* Of the packing: what no other offsets of these very live ranges are below. */
 static void put_packing_bound(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
-    uint64_t reserved = summary->saved->reserved_bytes, bound = facts->order_lower_bound_bytes;
+    const struct ul_saved *saved = summary->saved;
+    uint64_t reserved = summary->saved->reserved_bytes, bound = saved->order_lower_bound_bytes;
     double gap = bound == 0 ? 0 : 100.0 * (double)(reserved - bound) / (double)bound;
     struct ul_arena *arena = summary->text->arena;
     if (reserved == bound)
         put_folded(summary,
                    ul_arena_printf(arena, "Proven (%s): no packing of this order is smaller.",
                                    checker(summary)));
-    else if (facts->fits && facts->proven)
+    else if (saved->fits && saved->proven)
         put_folded(summary, "Proven (by the planner alone): no packing of this order is smaller.");
     else
         put_folded(summary, ul_arena_printf(arena,
@@ -778,10 +767,10 @@ static void put_packing_bound(struct summary *summary)
  * what says more than the sentence before it. */
 static void put_memory_bounds(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
+    const struct ul_saved *saved = summary->saved;
     struct ul_arena *arena = summary->text->arena;
-    uint64_t reserved = summary->saved->reserved_bytes, least = facts->lower_bound_bytes;
-    uint64_t orders = facts->orders_lower_bound_bytes;
+    uint64_t reserved = summary->saved->reserved_bytes, least = saved->lower_bound_bytes;
+    uint64_t orders = saved->orders_lower_bound_bytes;
     ul_text_put(summary->text, "\n");
     if (reserved == least) {
         put_folded(summary,
@@ -814,7 +803,7 @@ static void put_repeated(struct summary *summary)
     uint32_t count = 0;
     for (uint32_t p = 0; p < summary->saved->step_count; p++) {
         const struct ul_saved_step *step = &summary->saved->steps[p];
-        *(step->copy > 0 ? &repeated : &all) += (double)step->flop_count;
+        *(step->copy > 0 ? &repeated : &all) += (double)step->flops;
         count += step->copy > 0;
     }
     if (count > 0)
@@ -826,59 +815,60 @@ static void put_repeated(struct summary *summary)
 /* What leaves the buffer and comes back, and what of that no computation hides. */
 static void put_transfers(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
-    if (facts->save_count + facts->load_count == 0)
+    const struct ul_saved *saved = summary->saved;
+    if (saved->transfers.saves + saved->transfers.loads == 0)
         return;
-    put_folded(summary, ul_arena_printf(summary->text->arena,
-                                        "Transfers a run: %" PRIu64 " saves of %s, %" PRIu64
-                                        " loads of %s; %.4g ms of them are waited for.",
-                                        facts->save_count, exact(summary, facts->saved_bytes),
-                                        facts->load_count, exact(summary, facts->loaded_bytes),
-                                        (double)facts->exposed_cost * 1e-6));
+    put_folded(summary, ul_arena_printf(
+                            summary->text->arena,
+                            "Transfers a run: %" PRIu64 " saves of %s, %" PRIu64
+                            " loads of %s; %.4g ms of them are waited for.",
+                            saved->transfers.saves, exact(summary, saved->transfers.saved_bytes),
+                            saved->transfers.loads, exact(summary, saved->transfers.loaded_bytes),
+                            (double)saved->transfers.exposed_cost * 1e-6));
 }
 
 static void put_launches(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
-    ul_text_printf(summary->text, ", %" PRIu64 " launch%s", facts->launch_count,
-                   facts->launch_count == 1 ? "" : "es");
-    if (facts->call_count > 0)
-        ul_text_printf(summary->text, ", %" PRIu64 " of libraries", facts->call_count);
-    if (facts->beside_count > 0)
+    const struct ul_saved *saved = summary->saved;
+    ul_text_printf(summary->text, ", %" PRIu64 " launch%s", saved->launches.count,
+                   saved->launches.count == 1 ? "" : "es");
+    if (saved->launches.of_libraries > 0)
+        ul_text_printf(summary->text, ", %" PRIu64 " of libraries", saved->launches.of_libraries);
+    if (saved->launches.on_second_stream > 0)
         ul_text_printf(summary->text,
                        ", %" PRIu64 " steps on a second stream with %" PRIu64 " wait%s",
-                       facts->beside_count, facts->wait_count, facts->wait_count == 1 ? "" : "s");
+                       saved->launches.on_second_stream, saved->launches.waits,
+                       saved->launches.waits == 1 ? "" : "s");
 }
 
 static void put_bounds(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
-    const struct ul_saved_facts *facts = summary->facts;
     const char *profile = ul_saved_option(saved, "profile");
     put_memory_bounds(summary);
     put_cost_bound(summary);
     put_repeated(summary);
     put_folded(summary,
                ul_arena_printf(summary->text->arena, "Order: %s. Recompute: %s. Packing: %s. %s",
-                               facts->order, facts->remat, facts->pack,
+                               saved->method.order, saved->method.remat, saved->method.pack,
                                saved->is_checked ? "Checked independently."
                                                  : "Not checked: see ullage check."));
     put_transfers(summary);
     if (profile == NULL)
         return;
-    uint64_t shared_ns = facts->shared_ns < saved->cost ? facts->shared_ns : 0;
+    uint64_t shared_ns = saved->launches.shared_ns < saved->cost ? saved->launches.shared_ns : 0;
     ul_text_printf(summary->text, "Predicted: %.4g ms a run on %s",
                    (double)(saved->cost - shared_ns) * 1e-6, name_of(summary, profile));
-    if (facts->has_launches)
+    if (saved->has_launches)
         put_launches(summary);
-    if (facts->step_cost > saved->cost)
+    if (saved->step_cost > saved->cost)
         ul_text_printf(summary->text, ", %.4g ms a step of all its runs",
-                       (double)facts->step_cost * 1e-6);
-    if (facts->base_cost > 0 && saved->cost != facts->base_cost) {
-        bool is_beside = facts->beside_count > 0 && saved->cost < facts->base_cost;
+                       (double)saved->step_cost * 1e-6);
+    if (saved->base_cost > 0 && saved->cost != saved->base_cost) {
+        bool is_beside = saved->launches.on_second_stream > 0 && saved->cost < saved->base_cost;
         uint64_t spared_ns = is_beside ? shared_ns : 0; /* as streams were chosen */
         double more =
-            100.0 * ul_plan_overhead(saved->cost - spared_ns, facts->base_cost - spared_ns);
+            100.0 * ul_plan_overhead(saved->cost - spared_ns, saved->base_cost - spared_ns);
         ul_text_printf(summary->text, ", %.2f %% %s time %s", more < 0 ? -more : more,
                        more < 0 ? "less" : "more",
                        is_beside ? "than one step after the other" : "for less memory");
@@ -891,47 +881,50 @@ static void put_bounds(struct summary *summary)
 /* What another storage saves of these very values, and what it could not be had for. */
 static void put_precision(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
+    const struct ul_saved *saved = summary->saved;
     const char *precision = ul_saved_option(summary->saved, "precision");
     struct ul_arena *arena = summary->text->arena;
     if (precision == NULL)
         return;
     const char *numbers = strncmp(precision, "amp-", 4) == 0 ? precision + 4 : precision;
-    put_folded(summary, ul_arena_printf(
-                            arena,
-                            "The same values at the peak would be %s more in f32; a plan "
-                            "without --precision %s has other kernels and scratch as well.",
-                            exact(summary, facts->precision_bytes), name_of(summary, precision)));
-    if (facts->uncalled_count > 0)
+    put_folded(summary,
+               ul_arena_printf(arena,
+                               "The same values at the peak would be %s more in f32; a plan "
+                               "without --precision %s has other kernels and scratch as well.",
+                               exact(summary, saved->for_precision.saved_bytes),
+                               name_of(summary, precision)));
+    if (saved->for_precision.uncalled_count > 0)
         put_folded(summary,
                    ul_arena_printf(arena,
                                    "%" PRIu64 " product%s of %s by kernels of ours, "
                                    "not by %s.",
-                                   facts->uncalled_count, ul_plural(facts->uncalled_count),
-                                   name_of(summary, numbers), name_of(summary, facts->library)));
-    if (facts->too_large_count > 0)
-        put_folded(summary, ul_arena_printf(arena,
-                                            "%" PRIu64 " weight%s f32, with numbers that are "
-                                            "infinite in %s.",
-                                            facts->too_large_count,
-                                            facts->too_large_count == 1 ? " stays" : "s stay",
-                                            name_of(summary, precision)));
+                                   saved->for_precision.uncalled_count,
+                                   ul_plural(saved->for_precision.uncalled_count),
+                                   name_of(summary, numbers), name_of(summary, saved->library)));
+    if (saved->for_precision.too_large_count > 0)
+        put_folded(summary,
+                   ul_arena_printf(arena,
+                                   "%" PRIu64 " weight%s f32, with numbers that are "
+                                   "infinite in %s.",
+                                   saved->for_precision.too_large_count,
+                                   saved->for_precision.too_large_count == 1 ? " stays" : "s stay",
+                                   name_of(summary, precision)));
 }
 
 /* What has no 16 bits, and why; reasons of few bytes together. */
 static void put_kept(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
+    const struct ul_saved *saved = summary->saved;
     uint64_t bytes = 0, left_bytes = 0, left_count = 0;
-    for (uint32_t i = 0; i < facts->kept_count; i++)
-        bytes = ul_size_add_or_die(bytes, facts->kept[i].bytes);
+    for (uint32_t i = 0; i < saved->kept_count; i++)
+        bytes = ul_size_add_or_die(bytes, saved->stays_f32[i].bytes);
     if (bytes == 0)
         return;
     ul_text_printf(summary->text,
                    "Stays f32, each value once, whenever it lives, in %s and bytes:\n",
                    summary->unit.name);
-    for (uint32_t i = 0; i < facts->kept_count; i++) {
-        const struct ul_saved_kept *kept = &facts->kept[i];
+    for (uint32_t i = 0; i < saved->kept_count; i++) {
+        const struct ul_saved_kept *kept = &saved->stays_f32[i];
         if (kept->bytes >= bytes / 1024)
             ul_text_printf(summary->text, "  %8.2f %13" PRIu64 "  %s (%" PRIu64 ")\n",
                            in_unit(summary, kept->bytes), kept->bytes,
@@ -948,14 +941,14 @@ static void put_kept(struct summary *summary)
 /* Which products of a quantized model are none of integers. */
 static void put_floats(struct summary *summary)
 {
-    const struct ul_saved_facts *facts = summary->facts;
-    if (facts->float_count == 0)
+    const struct ul_saved *saved = summary->saved;
+    if (saved->float_count == 0)
         return;
-    put_folded(summary, ul_arena_printf(summary->text->arena,
-                                        "In floats: %u product%s, the first %s (%s): %s.",
-                                        facts->float_count, ul_plural(facts->float_count),
-                                        name_of(summary, facts->float_node),
-                                        name_of(summary, facts->float_op), facts->float_why));
+    put_folded(summary, ul_arena_printf(
+                            summary->text->arena, "In floats: %u product%s, the first %s (%s): %s.",
+                            saved->float_count, ul_plural(saved->float_count),
+                            name_of(summary, saved->in_floats[0].node),
+                            name_of(summary, saved->in_floats[0].op), saved->in_floats[0].why));
 }
 
 /* What the libraries of a device were planned with. */
@@ -963,10 +956,11 @@ static void put_libraries(struct summary *summary)
 {
     const char *workspace = ul_saved_option(summary->saved, "workspace");
     const char *more = ul_saved_option(summary->saved, "workspace-free");
-    const char *cudnn = summary->facts->cudnn, *where = "";
+    const char *cudnn = summary->saved->cudnn, *where = "";
     struct ul_arena *arena = summary->text->arena;
     uint64_t bytes, free_bytes;
-    if (workspace == NULL || !is_of_device(summary) || !ul_size_parse(workspace, &bytes))
+    if (workspace == NULL || !ul_saved_is_of_device(summary->saved) ||
+        !ul_size_parse(workspace, &bytes))
         return;
     if (more != NULL && ul_size_parse(more, &free_bytes) && free_bytes > bytes)
         where = ul_arena_printf(arena, ", %s where that lies free", exact(summary, free_bytes));
@@ -1009,7 +1003,7 @@ static void put_notes(struct summary *summary)
     put_precision(summary);
     put_libraries(summary);
     ul_text_init(&training, summary->text->arena);
-    ul_report_put_training(&training, &summary->facts->training,
+    ul_report_put_training(&training, &summary->saved->training,
                            ul_saved_option(saved, "optimizer"), saved->rows[UL_PLAN_GRADIENTS]);
     for (const char *at = training.data; at != NULL && *at != '\0';) {
         size_t length = strcspn(at, "\n");
@@ -1093,10 +1087,8 @@ void ul_summary_put(struct ul_text *text, const struct ul_saved *saved,
                     const struct ul_summary_style *style)
 {
     struct ul_text all = {.arena = text->arena};
-    struct summary summary = {.saved = saved,
-                              .facts = &saved->facts,
-                              .style = style,
-                              .unit = ul_report_unit_of(saved->reserved_bytes)};
+    struct summary summary = {
+        .saved = saved, .style = style, .unit = ul_report_unit_of(saved->reserved_bytes)};
     UL_ASSERT(style->columns >= 80);
     while (!put_all(&summary, &all) && summary.tightness < TIGHTEST)
         summary.tightness++;

@@ -38,7 +38,7 @@ static void put_steps(struct ul_text *text, const struct ul_saved *saved)
         ul_text_printf(text,
                        ", \"recomputation\": %" PRIu32 ", \"flops\": %" PRIu64
                        ", \"moved_bytes\": %" PRIu64 "}}",
-                       step->copy, step->flop_count, step->moved_bytes);
+                       step->copy, step->flops, step->moved_bytes);
     }
 }
 

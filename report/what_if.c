@@ -50,7 +50,8 @@ static bool has_same_model(const struct ul_report_table *table, uint32_t a, uint
  * owner. */
 static bool is_alike(const struct ul_report_case *a, const struct ul_report_case *b)
 {
-    return a->bounds_buffer == b->bounds_buffer && (a->bounds_buffer || a->owner == b->owner);
+    return a->bounds_buffer == b->bounds_buffer &&
+           (a->bounds_buffer || strcmp(a->process_of, b->process_of) == 0);
 }
 
 bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index)
@@ -60,10 +61,10 @@ bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index
         return false;
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *other = &table->cases[i];
-        if (!has_same_model(table, i, index) || !is_alike(row, other))
+        if (other->status != UL_OK || !has_same_model(table, i, index) || !is_alike(row, other))
             continue;
-        bool is_no_worse = other->status == UL_OK && other->bounded_bytes <= row->bounded_bytes &&
-                           sample_time(other) <= sample_time(row);
+        bool is_no_worse =
+            other->bounded_bytes <= row->bounded_bytes && sample_time(other) <= sample_time(row);
         bool is_less =
             other->bounded_bytes < row->bounded_bytes || sample_time(other) < sample_time(row);
         if (is_no_worse && (is_less || i < index))
@@ -363,7 +364,7 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
                            "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s,%" PRIu64 ",%" PRIu64
                            ",%.9g,%.9g,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%d,",
                            row->weight_elements, row->reserved_bytes, row->process_bytes,
-                           ul_report_owner_name(row->owner), row->largest, row->cost, row->overhead,
+                           row->process_of, row->largest, row->cost, row->overhead,
                            samples_per_second(row), row->recomputed_count, row->split_count,
                            row->row_major_count, row->inside_count,
                            ul_report_table_is_best(table, i));
@@ -384,8 +385,8 @@ void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *
                    "\"reserved_bytes\": %" PRIu64 ", \"process_bytes\": %" PRIu64
                    ", \"process_of\": \"%s\", \"cost\": %" PRIu64
                    ", \"overhead\": %.9g, \"samples_per_second\": %.9g, ",
-                   row->reserved_bytes, row->process_bytes, ul_report_owner_name(row->owner),
-                   row->cost, row->overhead, samples_per_second(row));
+                   row->reserved_bytes, row->process_bytes, row->process_of, row->cost,
+                   row->overhead, samples_per_second(row));
     if (row->largest > 0)
         ul_text_printf(text, "\"largest\": %" PRIu64 ", ", row->largest);
     ul_text_printf(text,
@@ -439,9 +440,11 @@ void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table
         ul_text_put(text, ",\n  \"model_sha256\": ");
         ul_text_put_json(text, table->model_sha256);
     }
-    ul_text_put(text, ",\n");
-    ul_report_put_options_json(text, table->options, table->option_count);
-    ul_text_put(text, "  \"axes\": [");
+    ul_text_put(text, ",\n  ");
+    ul_facts_put_one(
+        text, &(struct ul_saved){.options = table->options, .option_count = table->option_count},
+        "options");
+    ul_text_put(text, ",\n  \"axes\": [");
     for (uint32_t a = 0; a < table->axis_count; a++) {
         ul_text_put(text, a == 0 ? "{\"option\": " : ", {\"option\": ");
         ul_text_put_json(text, table->axes[a].option);

@@ -15,10 +15,8 @@
 
 struct words {
     struct ul_json *json;
-    struct ul_saved_facts facts;
-    const struct ul_report_option *options;
-    uint32_t option_count;
-    uint64_t reserved_bytes, process_bytes, cost, step_cost;
+    struct ul_saved saved;
+    uint64_t step_cost;
     uint64_t sample_count; /* of a step; 0: not known */
     bool bounds_process;   /* the budget does */
 };
@@ -53,26 +51,26 @@ static bool is_method(enum ul_method_kind kind, uint32_t count, const char *text
 /* A method of recomputation, what is moved out and back, or both. */
 static bool is_remat(const struct words *words)
 {
-    const char *text = words->facts.remat;
+    const char *text = words->saved.method.remat;
     const char *moves = strstr(text, "transfers: ");
     if (moves == NULL)
         return is_method(UL_METHOD_REMAT, UL_REMAT_COUNT, text);
     const char *own = ul_arena_printf(words->json->arena, "transfers: %llu saves, %llu loads",
-                                      (unsigned long long)words->facts.save_count,
-                                      (unsigned long long)words->facts.load_count);
+                                      (unsigned long long)words->saved.transfers.saves,
+                                      (unsigned long long)words->saved.transfers.loads);
     return strcmp(moves, own) == 0 &&
            (moves == text || is_method(UL_METHOD_REMAT, UL_REMAT_COUNT, text));
 }
 
 static enum ul_status check_methods(const struct words *words)
 {
-    const struct ul_saved_facts *facts = &words->facts;
-    if (!is_method(UL_METHOD_ORDER, UL_ORDER_COUNT, facts->order))
+    const struct ul_saved *saved = &words->saved;
+    if (!is_method(UL_METHOD_ORDER, UL_ORDER_COUNT, saved->method.order))
         return fail(words, "method.order", UL_PLAN_NONE, "is no method of ordering steps");
     if (!is_remat(words))
         return fail(words, "method.remat", UL_PLAN_NONE,
                     "is no method of recomputation, or not these transfers");
-    if (!is_method(UL_METHOD_PACK, UL_PACK_COUNT, facts->pack))
+    if (!is_method(UL_METHOD_PACK, UL_PACK_COUNT, saved->method.pack))
         return fail(words, "method.pack", UL_PLAN_NONE, "is no method of packing");
     return UL_OK;
 }
@@ -82,11 +80,11 @@ static enum ul_status check_methods(const struct words *words)
 /* Plans of a ladder have one stream: a second one may have made this plan faster. */
 static bool is_own_rung(const struct words *words, const struct ul_saved_rung *rung)
 {
-    if (words->facts.beside_count > 0)
-        return rung->reserved_bytes >= words->reserved_bytes &&
-               rung->process_bytes >= words->process_bytes && rung->cost >= words->cost;
-    return rung->reserved_bytes == words->reserved_bytes &&
-           rung->process_bytes == words->process_bytes && rung->cost == words->cost;
+    if (words->saved.launches.on_second_stream > 0)
+        return rung->reserved_bytes >= words->saved.reserved_bytes &&
+               rung->process_bytes >= words->saved.process_bytes && rung->cost >= words->saved.cost;
+    return rung->reserved_bytes == words->saved.reserved_bytes &&
+           rung->process_bytes == words->saved.process_bytes && rung->cost == words->saved.cost;
 }
 
 /* Every byte less costs more, but that a program with other splits or layouts may take less time
@@ -100,29 +98,29 @@ static bool is_dearer(const struct ul_saved_rung *rungs, uint32_t i)
 
 static enum ul_status check_ladder(const struct words *words)
 {
-    const struct ul_saved_facts *facts = &words->facts;
-    uint64_t above = UINT64_MAX, budget = facts->budget_bytes == 0 ? above : facts->budget_bytes;
+    const struct ul_saved *saved = &words->saved;
+    uint64_t above = UINT64_MAX, budget = saved->budget_bytes == 0 ? above : saved->budget_bytes;
     uint32_t chosen = UL_PLAN_NONE;
-    if (!facts->has_ladder)
+    if (!saved->has_ladder)
         return UL_OK;
-    for (uint32_t i = 0; i < facts->rung_count; i++) {
-        const struct ul_saved_rung *rung = &facts->rungs[i];
+    for (uint32_t i = 0; i < saved->rung_count; i++) {
+        const struct ul_saved_rung *rung = &saved->ladder[i];
         uint64_t bytes = bounded_bytes(words, rung->reserved_bytes, rung->process_bytes);
         if (bytes >= above)
             return fail(words, "ladder", i, "takes no fewer bytes than the one before");
-        if (!is_dearer(facts->rungs, i))
+        if (!is_dearer(saved->ladder, i))
             return fail(words, "ladder", i, "costs no more than the one before");
         if (chosen == UL_PLAN_NONE && bytes <= budget)
             chosen = i;
         above = bytes;
     }
-    if (facts->rung_count == 0 || facts->rungs[0].cost != facts->base_cost)
+    if (saved->rung_count == 0 || saved->ladder[0].cost != saved->base_cost)
         return fail(words, "ladder", 0, "is not of \"base_cost\", as without a budget");
-    if (above != facts->smallest_budget_bytes)
-        return fail(words, "ladder", facts->rung_count - 1,
+    if (above != saved->smallest_budget_bytes)
+        return fail(words, "ladder", saved->rung_count - 1,
                     "is not of \"smallest_budget_bytes\", as the last is");
-    chosen = chosen == UL_PLAN_NONE ? facts->rung_count - 1 : chosen;
-    if (!is_own_rung(words, &facts->rungs[chosen]))
+    chosen = chosen == UL_PLAN_NONE ? saved->rung_count - 1 : chosen;
+    if (!is_own_rung(words, &saved->ladder[chosen]))
         return fail(words, "ladder", chosen, "is not this plan, which is the first that fits");
     return UL_OK;
 }
@@ -134,36 +132,36 @@ static enum ul_status check_ladder(const struct words *words)
  * was given for a process of the program's own. */
 static uint64_t compared_bytes(const struct words *words, const struct ul_saved_remedy *remedy)
 {
-    const struct ul_saved_facts *facts = &words->facts;
-    bool is_whole = facts->parts[UL_SAVED_CODE] > 0 || facts->parts[UL_SAVED_RUNTIME] > 0;
-    bool may_be_older = facts->budget_bytes == 0 || !is_whole;
+    const struct ul_saved *saved = &words->saved;
+    bool is_whole = saved->process[UL_SAVED_CODE] > 0 || saved->process[UL_SAVED_RUNTIME] > 0;
+    bool may_be_older = saved->budget_bytes == 0 || !is_whole;
     bool is_other = remedy->process_of[0] != '\0';
-    int64_t of_buffer = (int64_t)words->reserved_bytes - (int64_t)remedy->reserved_bytes;
-    int64_t of_process = (int64_t)words->process_bytes - (int64_t)remedy->process_bytes;
+    int64_t of_buffer = (int64_t)words->saved.reserved_bytes - (int64_t)remedy->reserved_bytes;
+    int64_t of_process = (int64_t)words->saved.process_bytes - (int64_t)remedy->process_bytes;
     if (words->bounds_process && !is_other && remedy->saved_bytes == of_process)
-        return words->process_bytes;
+        return words->saved.process_bytes;
     if (remedy->saved_bytes == of_buffer && (!words->bounds_process || is_other || may_be_older))
-        return words->reserved_bytes;
+        return words->saved.reserved_bytes;
     return UINT64_MAX;
 }
 
 static enum ul_status check_remedy(const struct words *words, uint32_t index)
 {
     static const char budget_option[] = "--budget ";
-    const struct ul_saved_facts *facts = &words->facts;
-    const struct ul_saved_remedy *remedy = &facts->remedies[index];
+    const struct ul_saved *saved = &words->saved;
+    const struct ul_saved_remedy *remedy = &saved->remedies[index];
     uint64_t bytes = bounded_bytes(words, remedy->reserved_bytes, remedy->process_bytes);
-    bool closes = remedy->fits && !facts->fits && !remedy->is_applied;
+    bool closes = remedy->fits && !saved->fits && !remedy->applied;
     bool is_alike = !words->bounds_process || remedy->process_of[0] == '\0';
-    int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
+    int64_t spared = remedy->applied ? -remedy->saved_bytes : remedy->saved_bytes;
     uint64_t own = compared_bytes(words, remedy);
     if (own == UINT64_MAX)
         return fail(words, "remedies", index, "saves not what its plan takes less than this one");
     if (!is_alike && !closes)
         return fail(words, "remedies", index, "is of another's process, and does not make it fit");
-    if (remedy->fits != (facts->budget_bytes == 0 || bytes <= facts->budget_bytes))
+    if (remedy->fits != (saved->budget_bytes == 0 || bytes <= saved->budget_bytes))
         return fail(words, "remedies", index, "\"fits\" contradicts the budget");
-    if (!closes && saved <= (int64_t)own / 1000)
+    if (!closes && spared <= (int64_t)own / 1000)
         return fail(words, "remedies", index, "saves less than a thousandth");
     if (strstr(remedy->change, "--dim ") == NULL && /* else times are of other numbers of samples */
         remedy->extra_cost != (int64_t)remedy->cost - (int64_t)words->step_cost)
@@ -176,15 +174,15 @@ static enum ul_status check_remedy(const struct words *words, uint32_t index)
 
 static enum ul_status check_remedies(const struct words *words)
 {
-    const struct ul_saved_facts *facts = &words->facts;
-    for (uint32_t i = 0; i < facts->remedy_count; i++) {
+    const struct ul_saved *saved = &words->saved;
+    for (uint32_t i = 0; i < saved->remedy_count; i++) {
         UL_TRY(check_remedy(words, i));
         for (uint32_t k = 0; k < i; k++)
-            if (strcmp(facts->remedies[k].change, facts->remedies[i].change) == 0)
+            if (strcmp(saved->remedies[k].change, saved->remedies[i].change) == 0)
                 return fail(words, "remedies", i, "is one that stands before it");
     }
-    if (facts->tried_count > UL_REPORT_CHANGES ||
-        facts->remedy_count > facts->tried_count + UL_REPORT_RUNGS)
+    if (saved->remedies_tried > UL_REPORT_CHANGES ||
+        saved->remedy_count > saved->remedies_tried + UL_REPORT_RUNGS)
         return fail(words, "remedies_tried", UL_PLAN_NONE,
                     "is no number of plans that these remedies may be of");
     return UL_OK;
@@ -195,8 +193,8 @@ static enum ul_status check_remedies(const struct words *words)
 /* "NAME=SIZE" and "INPUT=SIZExN..." say that the size was taken; `name` NULL: of anything. */
 static bool is_taken(const struct words *words, const char *name, uint64_t size)
 {
-    for (uint32_t i = 0; i < words->option_count; i++) {
-        const struct ul_report_option *option = &words->options[i];
+    for (uint32_t i = 0; i < words->saved.option_count; i++) {
+        const struct ul_report_option *option = &words->saved.options[i];
         const char *equals = strrchr(option->value, '=');
         bool is_size = strcmp(option->name, "dim") == 0 ||
                        (name == NULL && strcmp(option->name, "shape") == 0);
@@ -210,9 +208,9 @@ static bool is_taken(const struct words *words, const char *name, uint64_t size)
 
 static uint64_t option_number(const struct words *words, const char *name)
 {
-    for (uint32_t i = 0; i < words->option_count; i++)
-        if (strcmp(words->options[i].name, name) == 0)
-            return strtoull(words->options[i].value, NULL, 10);
+    for (uint32_t i = 0; i < words->saved.option_count; i++)
+        if (strcmp(words->saved.options[i].name, name) == 0)
+            return strtoull(words->saved.options[i].value, NULL, 10);
     return 1;
 }
 
@@ -220,20 +218,20 @@ static uint64_t option_number(const struct words *words, const char *name)
 static const struct ul_saved_tried *find_tried(const struct ul_saved_search *search, uint64_t size)
 {
     for (uint32_t i = 0; i < search->tried_count; i++)
-        if (search->tried[i].size == size)
-            return &search->tried[i];
+        if (search->planned[i].size == size)
+            return &search->planned[i];
     return NULL;
 }
 
 static enum ul_status check_tried(const struct words *words, const char *key,
                                   const struct ul_saved_search *search)
 {
-    uint64_t own = bounded_bytes(words, words->reserved_bytes, words->process_bytes);
+    uint64_t own = bounded_bytes(words, words->saved.reserved_bytes, words->saved.process_bytes);
     const struct ul_saved_tried *taken = find_tried(search, search->size);
     for (uint32_t i = 0; i < search->tried_count; i++) {
-        if (find_tried(search, search->tried[i].size) != &search->tried[i])
+        if (find_tried(search, search->planned[i].size) != &search->planned[i])
             return fail(words, key, i, "has been planned before");
-        if (search->tried[i].fits != (search->tried[i].bytes <= words->facts.budget_bytes))
+        if (search->planned[i].fits != (search->planned[i].bytes <= words->saved.budget_bytes))
             return fail(words, key, i, "\"fits\" contradicts the budget");
     }
     if (taken == NULL || !taken->fits || taken->bytes != own)
@@ -241,18 +239,17 @@ static enum ul_status check_tried(const struct words *words, const char *key,
     return UL_OK;
 }
 
-static enum ul_status check_largest(const struct words *words)
+static enum ul_status check_largest(const struct words *words, bool is_batch)
 {
-    const struct ul_saved_search *search = &words->facts.largest;
-    bool is_batch = search->name != NULL && strcmp(search->name, "batch") == 0 &&
-                    json_object_get(words->json->root, "max_batch") != NULL;
+    const struct ul_saved *saved = &words->saved;
+    const struct ul_saved_search *search = is_batch ? &saved->max_batch : &saved->max_dim;
     const char *key = is_batch ? "max_batch" : "max_dim";
-    bool is_bounded = search->why != NULL && *search->why != '\0';
-    if (search->name == NULL)
+    if (!(is_batch ? saved->has_max_batch : saved->has_max_dim))
         return UL_OK;
     UL_TRY(check_tried(words, key, search));
+    bool is_bounded = !is_batch && search->why_not_larger[0] != '\0';
     for (uint32_t i = 0; i < search->tried_count; i++) {
-        const struct ul_saved_tried *tried = &search->tried[i];
+        const struct ul_saved_tried *tried = &search->planned[i];
         if (tried->fits && tried->size > search->size)
             return fail(words, key, i, "is larger, and fits");
         is_bounded = is_bounded || (!is_batch && !tried->fits && tried->size > search->size);
@@ -273,13 +270,13 @@ static enum ul_status check_largest(const struct words *words)
 static enum ul_status check_micro_batches(const struct words *words)
 {
     static const char key[] = "micro_batches";
-    const struct ul_saved_search *search = &words->facts.micro_batches;
+    const struct ul_saved_search *search = &words->saved.micro_batches;
     uint64_t samples = words->sample_count > 0 ? words->sample_count : 1;
-    if (search->name == NULL)
+    if (!words->saved.has_micro_batches)
         return UL_OK;
     UL_TRY(check_tried(words, key, search));
     for (uint32_t i = 0; i < search->tried_count; i++) {
-        const struct ul_saved_tried *tried = &search->tried[i];
+        const struct ul_saved_tried *tried = &search->planned[i];
         if (tried->size == 0 || samples % tried->size != 0)
             return fail(words, key, i, "does not divide the batch");
         if (tried->fits && tried->cost < words->step_cost)
@@ -293,23 +290,15 @@ static enum ul_status check_micro_batches(const struct words *words)
 
 enum ul_status ul_report_check_words(struct ul_json *json, uint64_t sample_count)
 {
-    const json_t *root = json->root;
-    const char *of = json_string_value(json_object_get(root, "budget_of"));
     struct words words = {.json = json, .sample_count = sample_count};
-    struct ul_saved saved = {.step_count = (uint32_t)json_array_size(
-                                 json_object_get(json_object_get(root, "steps"), "step"))};
-    UL_TRY(ul_saved_read_facts(json, &saved));
-    words.facts = saved.facts;
-    words.bounds_process = of != NULL && strcmp(of, "process") == 0;
-    UL_TRY(ul_json_options(json, &words.options, &words.option_count));
-    UL_TRY(ul_json_number(json, root, "reserved_bytes", INT64_MAX, &words.reserved_bytes));
-    UL_TRY(ul_json_number(json, root, "cost", INT64_MAX, &words.cost));
-    if (json_object_get(root, "process_bytes") != NULL)
-        UL_TRY(ul_json_number(json, root, "process_bytes", INT64_MAX, &words.process_bytes));
-    words.step_cost = words.facts.step_cost > 0 ? words.facts.step_cost : words.cost;
+    struct ul_saved *saved = &words.saved;
+    UL_TRY(ul_facts_read(json, saved));
+    words.bounds_process = strcmp(saved->budget_of, "process") == 0;
+    words.step_cost = saved->step_cost > 0 ? saved->step_cost : saved->cost;
     UL_TRY(check_methods(&words));
     UL_TRY(check_ladder(&words));
     UL_TRY(check_remedies(&words));
-    UL_TRY(check_largest(&words));
+    UL_TRY(check_largest(&words, true));
+    UL_TRY(check_largest(&words, false));
     return check_micro_batches(&words);
 }

@@ -7,7 +7,7 @@ import html as _html
 import json as _json
 import os
 
-from . import _files, _options, _program, errors
+from . import _facts, _files, _options, _program, errors
 
 _ELSEWHERE = "the result is returned; see the methods of Plan"
 _REFUSED = {
@@ -92,13 +92,18 @@ def _exact(count: int) -> str:
     return f"{count / size:.2f} {unit} = {count} bytes"
 
 
-_NEEDED = {
-    "model": str, "target": str, "reserved_bytes": int, "peak_step": int, "rows": dict,
-    "steps": dict, "ranges": dict,
-}  # fmt: skip
+def _missing(data: dict) -> list:
+    """What every plan has, and this has not, or not of its type."""
+    kinds = _facts.Needed.__annotations__
+    numbers = {name: (int, float) for name in kinds if kinds[name] is float}
+    return [
+        name
+        for name, kind in {**kinds, **numbers}.items()
+        if not isinstance(data.get(name), kind)
+    ]
 
 
-class Plan:
+class Plan(_facts.Facts):
     """A plan: plan.json, its numbers as attributes, and the reports that are drawn from it.
 
     All that stands at the top of plan.json is an attribute: reserved_bytes, process_bytes, fits,
@@ -113,9 +118,10 @@ class Plan:
             raise errors.InvalidModel(f"no plan.json: {error}") from error
         if not isinstance(data, dict) or data.get("format") != "ullage-plan":
             raise errors.InvalidModel("no plan.json: its format is not ullage-plan")
-        for name, kind in _NEEDED.items():
-            if not isinstance(data.get(name), kind):
-                raise errors.InvalidModel(f"no plan.json: it has no {name}, or not as a plan has it")
+        missing = _missing(data)
+        if missing:
+            names = ", no ".join(missing)
+            raise errors.InvalidModel(f"no plan.json: it has no {names}, or not as a plan has it")
         self._text = text
         self._data = data
         self.messages = messages

@@ -57,8 +57,8 @@ static uint64_t magnitude(int64_t number)
 /* Of a change that is applied, what it brought. */
 static void put_remedy(struct ul_page *page, const struct ul_saved_remedy *remedy)
 {
-    int64_t saved = remedy->is_applied ? -remedy->saved_bytes : remedy->saved_bytes;
-    int64_t extra = remedy->is_applied ? -remedy->extra_cost : remedy->extra_cost;
+    int64_t saved = remedy->applied ? -remedy->saved_bytes : remedy->saved_bytes;
+    int64_t extra = remedy->applied ? -remedy->extra_cost : remedy->extra_cost;
     ul_page_put(page, "<tr><td>");
     put_kind(page, remedy->kind);
     if (remedy->process_of[0] != '\0' && !page->of_arena)
@@ -72,30 +72,30 @@ static void put_remedy(struct ul_page *page, const struct ul_saved_remedy *remed
                    saved < 0 ? "\xE2\x88\x92" : "", ul_page_digits(page, magnitude(saved)),
                    extra < 0 ? "\xE2\x88\x92" : "+", ul_page_time(page, magnitude(extra)));
     ul_page_size_cells(page, page->of_arena ? remedy->reserved_bytes : remedy->process_bytes);
-    ul_page_printf(page, "<td>%s</td>%s</tr>\n", remedy->keeps_bits ? "yes" : "not promised",
-                   page->saved->facts.budget_bytes == 0 ? ""
-                   : remedy->fits                       ? "<td>yes</td>"
-                                                        : "<td>no</td>");
+    ul_page_printf(page, "<td>%s</td>%s</tr>\n", remedy->same_bits ? "yes" : "not promised",
+                   page->saved->budget_bytes == 0 ? ""
+                   : remedy->fits                 ? "<td>yes</td>"
+                                                  : "<td>no</td>");
 }
 
-static void put_group(struct ul_page *page, bool is_applied, const char *title, const char *takes)
+static void put_group(struct ul_page *page, bool applied, const char *title, const char *takes)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     bool is_first = true;
-    for (uint32_t i = 0; i < facts->remedy_count; i++) {
-        if (facts->remedies[i].is_applied != is_applied)
+    for (uint32_t i = 0; i < saved->remedy_count; i++) {
+        if (saved->remedies[i].applied != applied)
             continue;
         if (is_first) {
             ul_page_printf(page, "<h3>%s</h3>\n", title);
             ul_page_table(
-                page, is_applied ? "advice applied" : "advice",
+                page, applied ? "advice applied" : "advice",
                 ul_arena_printf(
                     page->arena, "what|%s|#saves, %s|#bytes|#time a %s|#%s, %s|#bytes|same bits%s",
-                    is_applied ? "the plan without it" : "change", page->unit.name, page->turn,
-                    takes, page->unit.name, facts->budget_bytes > 0 ? "|fits" : ""));
+                    applied ? "the plan without it" : "change", page->unit.name, page->turn, takes,
+                    page->unit.name, saved->budget_bytes > 0 ? "|fits" : ""));
         }
         is_first = false;
-        put_remedy(page, &facts->remedies[i]);
+        put_remedy(page, &saved->remedies[i]);
     }
     if (!is_first)
         ul_page_table_end(page);
@@ -103,8 +103,8 @@ static void put_group(struct ul_page *page, bool is_applied, const char *title, 
 
 static void put_remedies(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
-    if (!facts->has_remedies) {
+    const struct ul_saved *saved = page->saved;
+    if (!saved->has_remedies) {
         ul_page_put(page, "<p class=\"lead\">This plan.json holds no advice: only gains of plans "
                           "that were really made are shown, and none were asked for. This "
                           "command makes them, and the plans of section 7:</p>\n");
@@ -112,14 +112,14 @@ static void put_remedies(struct ul_page *page)
         return;
     }
     ul_page_printf(page, "<p class=\"lead\">%s Bytes are of the %s.",
-                   facts->remedy_count == 0
+                   saved->remedy_count == 0
                        ? "Nothing helps: no change that was planned saves a thousandth."
                        : "Every row is a plan that was really made. Gains do not add up: the next "
                          "peak limits what several bring together.",
                    page->of_arena ? "buffer" : page->process);
-    if (facts->tried_count > 0)
-        ul_page_printf(page, " %" PRIu64 " plan%s were made for this.", facts->tried_count,
-                       ul_plural(facts->tried_count));
+    if (saved->remedies_tried > 0)
+        ul_page_printf(page, " %" PRIu64 " plan%s were made for this.", saved->remedies_tried,
+                       ul_plural(saved->remedies_tried));
     ul_page_put(page, "</p>\n");
     put_group(page, false, "What would make it smaller", "then takes");
     put_group(page, true, "What makes it as small as it is", "without it");
@@ -127,8 +127,8 @@ static void put_remedies(struct ul_page *page)
 
 static void put_blockers(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
-    if (!facts->has_blockers || facts->blocker_count == 0)
+    const struct ul_saved *saved = page->saved;
+    if (!saved->has_blockers || saved->blocker_count == 0)
         return;
     ul_page_put(page,
                 "<h3>What stands in the way</h3>\n<p>No order and no recomputation gets below "
@@ -136,11 +136,11 @@ static void put_blockers(struct ul_page *page)
     ul_page_table(
         page, "blockers",
         ul_arena_printf(page->arena, "#step|operator and node|#needs, %s|#bytes", page->unit.name));
-    for (uint32_t i = 0; i < facts->blocker_count; i++) {
-        ul_page_printf(page, "<tr><td class=\"r\">%" PRIu32 "</td><td>", facts->blockers[i].step);
-        ul_page_put_step(page, facts->blockers[i].step, 60);
+    for (uint32_t i = 0; i < saved->blocker_count; i++) {
+        ul_page_printf(page, "<tr><td class=\"r\">%" PRIu32 "</td><td>", saved->blockers[i].step);
+        ul_page_put_step(page, saved->blockers[i].step, 60);
         ul_page_put(page, "</td>");
-        ul_page_size_cells(page, facts->blockers[i].bytes);
+        ul_page_size_cells(page, saved->blockers[i].bytes);
         ul_page_put(page, "</tr>\n");
     }
     ul_page_table_end(page);

@@ -187,14 +187,14 @@ struct line {
 
 static uint32_t list_lines(const struct ul_page *page, struct line lines[4])
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     uint32_t count = 0;
     lines[count++] = (struct line){"arena", "arena top", page->saved->reserved_bytes};
-    if (facts->order_lower_bound_bytes < page->saved->reserved_bytes)
+    if (saved->order_lower_bound_bytes < page->saved->reserved_bytes)
         lines[count++] =
-            (struct line){"order", "bound of this order", facts->order_lower_bound_bytes};
-    if (facts->lower_bound_bytes < page->saved->reserved_bytes)
-        lines[count++] = (struct line){"bound", "bound of all orders", facts->lower_bound_bytes};
+            (struct line){"order", "bound of this order", saved->order_lower_bound_bytes};
+    if (saved->lower_bound_bytes < page->saved->reserved_bytes)
+        lines[count++] = (struct line){"bound", "bound of all orders", saved->lower_bound_bytes};
     if (page->line_bytes > 0)
         lines[count++] = (struct line){
             "budget", page->of_arena ? "budget" : "budget left for the arena", page->line_bytes};

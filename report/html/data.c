@@ -129,7 +129,7 @@ static void put_ranges(struct ul_page *page)
     for (uint32_t i = 0; i < saved->range_count; i++) {
         const struct ul_saved_range *range = &saved->ranges[i];
         ul_page_put(page, i > 0 ? ",[" : "[");
-        for (uint32_t r = 0; r < range->reader_count; r++)
+        for (uint32_t r = 0; r < range->readers_count; r++)
             ul_page_printf(page, r > 0 ? ",%" PRIu32 : "%" PRIu32, range->readers[r]);
         ul_page_put(page, "]");
     }

@@ -34,16 +34,15 @@ static void find_alive(struct ul_page *page)
 static void find_budget(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    const struct ul_saved_facts *facts = &saved->facts;
     bool has_process = saved->process_bytes != UINT64_MAX;
-    page->of_arena = facts->budget_of_arena || !has_process;
+    page->of_arena = ul_saved_bounds_buffer(saved) || !has_process;
     for (uint32_t i = UL_SAVED_LIBRARY; i < UL_SAVED_PART_COUNT && has_process; i++)
-        page->beside_bytes += facts->parts[i];
+        page->beside_bytes += saved->process[i];
     page->needed_bytes = page->of_arena ? saved->reserved_bytes : saved->process_bytes;
-    page->line_bytes = facts->budget_bytes;
+    page->line_bytes = saved->budget_bytes;
     if (!page->of_arena)
         page->line_bytes =
-            facts->budget_bytes > page->beside_bytes ? facts->budget_bytes - page->beside_bytes : 0;
+            saved->budget_bytes > page->beside_bytes ? saved->budget_bytes - page->beside_bytes : 0;
     page->top_bytes = saved->reserved_bytes;
     for (uint32_t p = 0; p < page->length; p++)
         page->top_bytes = page->live[p] > page->top_bytes ? page->live[p] : page->top_bytes;
@@ -125,7 +124,7 @@ static void put_body(struct ul_page *page)
     for (uint32_t i = 0; i < SECTION_COUNT; i++)
         sections[i].put(page);
     ul_page_put(page, "</main>\n<footer>Made by ");
-    ul_page_escape(page, page->saved->facts.tool[0] != '\0' ? page->saved->facts.tool : "ullage");
+    ul_page_escape(page, page->saved->tool[0] != '\0' ? page->saved->tool : "ullage");
     ul_page_put(page, " of a plan.json alone. Keys, in the pictures: arrows move by a step, p to "
                       "the peak, n to the next one, Home shows all.</footer>\n");
     ul_page_data(page);
@@ -137,7 +136,7 @@ static void put_body(struct ul_page *page)
 /* Of a caller's process neither code nor runtime are the program's. */
 static const char *name_process(const struct ul_saved *saved)
 {
-    const uint64_t *parts = saved->facts.parts;
+    const uint64_t *parts = saved->process;
     if (strcmp(saved->target, "cuda") == 0)
         return "device";
     return parts[UL_SAVED_CODE] > 0 || parts[UL_SAVED_RUNTIME] > 0 ? "process"
@@ -152,7 +151,7 @@ void ul_html_put(struct ul_text *text, const struct ul_saved *saved,
                            .saved = saved,
                            .baseline = baseline,
                            .unit = ul_report_unit_of(saved->reserved_bytes),
-                           .turn = saved->facts.parameter_count > 0 ? "step" : "run",
+                           .turn = saved->training.parameters > 0 ? "step" : "run",
                            .process = name_process(saved),
                            .length = saved->step_count > 0 ? saved->step_count : 1};
     find_curves(&page);

@@ -70,8 +70,9 @@ void ul_page_size_cells(struct ul_page *page, uint64_t bytes);
 void ul_page_swatch(struct ul_page *page, const char *paint);
 /* What a class, or a row, is filled with: "p3". */
 const char *ul_page_paint(struct ul_page *page, uint32_t row);
-/* "other activations" */
+/* "other activations"; and of a part of the process: "libraries' own" */
 const char *ul_page_label(struct ul_page *page, uint32_t row);
+const char *ul_page_part_label(uint32_t part);
 /* A section's head; `finding` is what it says in a sentence, escaped by the caller, or NULL. */
 void ul_page_begin(struct ul_page *page, uint32_t number, const char *title);
 void ul_page_end(struct ul_page *page);

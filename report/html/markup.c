@@ -181,6 +181,11 @@ const char *ul_page_label(struct ul_page *page, uint32_t row)
     return ul_report_row_label(page->arena, row);
 }
 
+const char *ul_page_part_label(uint32_t part)
+{
+    return part == UL_SAVED_LIBRARY ? "libraries\xE2\x80\x99 own" : ul_saved_part_name(part);
+}
+
 void ul_page_swatch(struct ul_page *page, const char *paint)
 {
     ul_page_printf(page,
@@ -276,9 +281,9 @@ void ul_page_command(struct ul_page *page, const char *more)
         ul_page_put(page, " ");
         put_word(page, option->value);
     }
-    if (saved->facts.budget_bytes > 0)
+    if (saved->budget_bytes > 0)
         ul_page_printf(page, "%s --budget %" PRIu64,
-                       saved->facts.budget_of_arena ? " --budget-of arena" : "",
-                       saved->facts.budget_bytes);
+                       ul_saved_bounds_buffer(saved) ? " --budget-of arena" : "",
+                       saved->budget_bytes);
     ul_page_printf(page, "%s%s</code></pre>\n", *more != '\0' ? " " : "", more);
 }

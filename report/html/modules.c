@@ -119,7 +119,7 @@ static const char *path_of_range(struct ul_page *page, const struct ul_saved_ran
         return make_path(page->arena, name, cut_last(name, length, '/'));
     if (memchr(name, '.', length) != NULL)
         return make_path(page->arena, name, cut_last(name, length, '.'));
-    if (range->class != UL_PLAN_INPUTS && range->reader_count > 0)
+    if (range->class != UL_PLAN_INPUTS && range->readers_count > 0)
         return path_of_node(page->arena, saved->steps[range->readers[0]].node);
     return "";
 }
@@ -312,7 +312,7 @@ void ul_page_modules(struct ul_page *page)
     struct item *items = list_items(page);
     struct tree tree = {.page = page,
                         .items = items,
-                        .trains = page->saved->facts.parameter_count > 0 ||
+                        .trains = page->saved->training.parameters > 0 ||
                                   page->saved->rows[UL_PLAN_OPTIMIZER] > 0};
     if (count > 0)
         qsort(items, count, sizeof *items, by_path);

@@ -20,21 +20,21 @@ static uint64_t bytes_of(const struct ul_saved_rung *rung, bool of_arena)
 
 static struct scale find_scale(const struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     struct scale scale = {.of_arena = page->of_arena};
     double least = (double)page->needed_bytes, most = least, cost = (double)page->saved->cost;
-    for (uint32_t i = 0; i < facts->rung_count; i++) {
-        double bytes = (double)bytes_of(&facts->rungs[i], scale.of_arena);
+    for (uint32_t i = 0; i < saved->rung_count; i++) {
+        double bytes = (double)bytes_of(&saved->ladder[i], scale.of_arena);
         least = bytes < least ? bytes : least;
         most = bytes > most ? bytes : most;
-        cost = (double)facts->rungs[i].cost > cost ? (double)facts->rungs[i].cost : cost;
+        cost = (double)saved->ladder[i].cost > cost ? (double)saved->ladder[i].cost : cost;
     }
     double bound =
-        (double)facts->lower_bound_bytes + (scale.of_arena ? 0 : (double)page->beside_bytes);
-    if (facts->lower_bound_bytes > 0 && bound <= least)
+        (double)saved->lower_bound_bytes + (scale.of_arena ? 0 : (double)page->beside_bytes);
+    if (saved->lower_bound_bytes > 0 && bound <= least)
         scale.bound_bytes = bound;
     double left = scale.bound_bytes > 0 ? scale.bound_bytes : least;
-    double budget = (double)facts->budget_bytes;
+    double budget = (double)saved->budget_bytes;
     if (budget > 0 && budget < left)
         left = budget;
     if (budget > most && budget < 1.5 * most)
@@ -69,13 +69,13 @@ static void put_zone(struct ul_page *page, const char *class, double from, doubl
 /* The least time within each budget: it falls at every plan. */
 static void put_stairs(struct ul_page *page, const struct scale *scale)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     ul_page_printf(page,
                    "<svg y=\"%d\" width=\"100%%\" height=\"%d\" viewBox=\"0 0 %d %d\" "
                    "preserveAspectRatio=\"none\"><path class=\"stairs\" d=\"",
                    ABOVE, HEIGHT, UL_PAGE_WIDTH, HEIGHT);
-    for (uint32_t i = 0; i < facts->rung_count; i++) {
-        const struct ul_saved_rung *rung = &facts->rungs[i];
+    for (uint32_t i = 0; i < saved->rung_count; i++) {
+        const struct ul_saved_rung *rung = &saved->ladder[i];
         double x = UL_PAGE_WIDTH * x_of(scale, (double)bytes_of(rung, scale->of_arena));
         if (i == 0)
             ul_page_printf(page, "M%d ", UL_PAGE_WIDTH);
@@ -140,16 +140,15 @@ static void put_gutter(struct ul_page *page, const struct scale *scale)
 static void put_picture(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    const struct ul_saved_facts *facts = &saved->facts;
     const struct scale scale = find_scale(page);
-    const struct ul_saved_rung *last = &facts->rungs[facts->rung_count - 1];
+    const struct ul_saved_rung *last = &saved->ladder[saved->rung_count - 1];
     uint64_t least = bytes_of(last, scale.of_arena);
     ul_page_printf(
         page,
         "<div class=\"chart\" id=\"pareto\" role=\"img\" aria-label=\"Memory against time: "
         "%" PRIu32 " plans, from %s in %s to %s in %s\">\n",
-        facts->rung_count, ul_page_size(page, bytes_of(&facts->rungs[0], scale.of_arena)),
-        ul_page_time(page, facts->rungs[0].cost), ul_page_size(page, least),
+        saved->rung_count, ul_page_size(page, bytes_of(&saved->ladder[0], scale.of_arena)),
+        ul_page_time(page, saved->ladder[0].cost), ul_page_size(page, least),
         ul_page_time(page, last->cost));
     put_gutter(page, &scale);
     ul_page_printf(
@@ -161,17 +160,17 @@ static void put_picture(struct ul_page *page)
     put_zone(page, "infeasible", 0, bound);
     put_zone(page, "unknown", bound, x_of(&scale, (double)least));
     put_stairs(page, &scale);
-    for (uint32_t i = 0; i < facts->rung_count && i < 200; i++)
-        put_point(page, &scale, "rung", bytes_of(&facts->rungs[i], scale.of_arena),
-                  facts->rungs[i].cost, 3);
+    for (uint32_t i = 0; i < saved->rung_count && i < 200; i++)
+        put_point(page, &scale, "rung", bytes_of(&saved->ladder[i], scale.of_arena),
+                  saved->ladder[i].cost, 3);
     put_point(page, &scale, "current", page->needed_bytes, saved->cost, 6);
     put_mark(page, &scale, "current", "this plan", (double)page->needed_bytes);
-    if (facts->budget_bytes > 0)
-        put_mark(page, &scale, "budget", "", (double)facts->budget_bytes);
+    if (saved->budget_bytes > 0)
+        put_mark(page, &scale, "budget", "", (double)saved->budget_bytes);
     ul_page_put(page, "</svg>\n");
     put_axis(page, &scale);
     ul_page_put(page, "</div>\n<ul class=\"lines\"><li><i class=\"dot\"></i>this plan</li>");
-    if (facts->budget_bytes > 0)
+    if (saved->budget_bytes > 0)
         ul_page_put(page,
                     "<li><svg width=\"28\" height=\"8\" aria-hidden=\"true\"><path class=\"line "
                     "budget\" d=\"M0 4H28\"/></svg>budget</li>");
@@ -185,7 +184,7 @@ static void put_picture(struct ul_page *page)
 
 static void put_rung(struct ul_page *page, const struct ul_saved_rung *rung)
 {
-    const struct ul_saved_rung *first = &page->saved->facts.rungs[0];
+    const struct ul_saved_rung *first = &page->saved->ladder[0];
     double more = first->cost > 0 ? ((double)rung->cost / (double)first->cost - 1) * 100 : 0;
     ul_page_put(page, "<tr>");
     ul_page_size_cells(page, rung->reserved_bytes);
@@ -200,7 +199,7 @@ static void put_rung(struct ul_page *page, const struct ul_saved_rung *rung)
 
 static void put_ladder(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     put_picture(page);
     ul_page_twin(page, "t7", "The same as a table");
     ul_page_table(page, "ladder",
@@ -208,8 +207,8 @@ static void put_ladder(struct ul_page *page)
                                   "#buffer, %s|#bytes|#process, %s|#bytes|#time|#more|#steps "
                                   "recomputed|#chains in pieces|#layouts|#inside",
                                   page->unit.name, page->unit.name));
-    for (uint32_t i = 0; i < facts->rung_count; i++)
-        put_rung(page, &facts->rungs[i]);
+    for (uint32_t i = 0; i < saved->rung_count; i++)
+        put_rung(page, &saved->ladder[i]);
     ul_page_table_end(page);
     ul_page_twin_end(page);
 }
@@ -218,7 +217,6 @@ static void put_ladder(struct ul_page *page)
 static void put_plan(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    const struct ul_saved_facts *facts = &saved->facts;
     uint32_t recomputed = 0;
     for (uint32_t i = 0; i < saved->step_count; i++)
         recomputed += saved->steps[i].copy > 0;
@@ -227,23 +225,23 @@ static void put_plan(struct ul_page *page)
                    ul_saved_option(saved, "profile") == NULL ? "" : " for ");
     if (ul_saved_option(saved, "profile") != NULL)
         ul_page_name(page, ul_saved_option(saved, "profile"), 40);
-    if (facts->base_cost > 0)
+    if (saved->base_cost > 0)
         ul_page_printf(page, "; %+.2f %% against %s without a budget",
-                       100 * ((double)saved->cost / (double)facts->base_cost - 1),
-                       ul_page_time(page, facts->base_cost));
+                       100 * ((double)saved->cost / (double)saved->base_cost - 1),
+                       ul_page_time(page, saved->base_cost));
     ul_page_printf(page, "; %" PRIu32 " step%s recomputed.", recomputed, ul_plural(recomputed));
-    if (facts->cost_bound > 0)
+    if (saved->cost_bound > 0)
         ul_page_printf(page, " No plan of this program within the budget takes less than %s.",
-                       ul_page_time(page, facts->cost_bound));
+                       ul_page_time(page, saved->cost_bound));
     ul_page_put(page, "</p>\n");
 }
 
 void ul_page_pareto(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     ul_page_begin(page, 7, "Memory against time");
     put_plan(page);
-    if (facts->has_ladder && facts->rung_count > 0) {
+    if (saved->has_ladder && saved->rung_count > 0) {
         put_ladder(page);
     } else {
         ul_page_put(page, "<p>What less memory costs is not in this plan.json. This command makes "

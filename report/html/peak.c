@@ -33,7 +33,7 @@ static void put_row(struct ul_page *page, uint32_t range)
                    "</td><td class=\"r\">%" PRIu32 "\xE2\x80\x93%" PRIu32
                    "</td><td class=\"r\">%" PRIu32 "</td>",
                    of->begin, of->end - 1, of->end - of->begin);
-    if (page->saved->has_readers)
+    if (of->readers != NULL)
         ul_page_printf(page, "<td class=\"r\">%" PRIu32 "</td></tr>\n", ul_page_idle(page, range));
     else
         ul_page_put(page, "<td class=\"r\">?</td></tr>\n");
@@ -85,8 +85,8 @@ void ul_page_peak(struct ul_page *page)
                                   page->unit.name));
     put_kind(page, false, TOP_VALUES, "others that come and go");
     put_kind(page, true, TOP_LASTING,
-             page->saved->facts.parameter_count > 0 ? "other weights and states of the optimizer"
-                                                    : "others that live always");
+             page->saved->training.parameters > 0 ? "other weights and states of the optimizer"
+                                                  : "others that live always");
     ul_page_put(page, "</tbody><tfoot><tr>");
     ul_page_size_cells(page, sum_alive(page));
     ul_page_put(page, "<td colspan=\"6\">all that is alive, without alignment and holes</td></tr>"

@@ -33,22 +33,21 @@ static const char *checker(const struct ul_page *page)
 static void put_bounds(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    const struct ul_saved_facts *facts = &saved->facts;
-    bool is_least = facts->proven && facts->fits;
+    bool is_least = saved->proven && saved->fits;
     ul_page_table(page, "bounds",
                   ul_arena_printf(page->arena, "what|#%s|#bytes||#reserved is above by|who says so",
                                   page->unit.name));
     put_bound(page, "reserved", saved->reserved_bytes, "meter",
               is_least ? "proven least for this order" : "the best packing found");
-    if (facts->order_lower_bound_bytes > 0)
-        put_bound(page, "no packing of this order is below", facts->order_lower_bound_bytes,
+    if (saved->order_lower_bound_bytes > 0)
+        put_bound(page, "no packing of this order is below", saved->order_lower_bound_bytes,
                   "meter soft",
                   ul_arena_printf(page->arena, "the largest live sum%s", checker(page)));
-    if (facts->orders_lower_bound_bytes > 0)
-        put_bound(page, "no order without recomputation is below", facts->orders_lower_bound_bytes,
+    if (saved->orders_lower_bound_bytes > 0)
+        put_bound(page, "no order without recomputation is below", saved->orders_lower_bound_bytes,
                   "meter soft", "the planner\xE2\x80\x99s word");
-    if (facts->lower_bound_bytes > 0)
-        put_bound(page, "no order of these kernels is below", facts->lower_bound_bytes,
+    if (saved->lower_bound_bytes > 0)
+        put_bound(page, "no order of these kernels is below", saved->lower_bound_bytes,
                   "meter soft", ul_arena_printf(page->arena, "the neediest step%s", checker(page)));
     ul_page_table_end(page);
 }
@@ -91,22 +90,21 @@ static void put_fact(struct ul_page *page, const char *name, const char *value)
 void ul_page_quality(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    const struct ul_saved_facts *facts = &saved->facts;
     ul_page_begin(page, 9, "Allocator quality");
     ul_page_printf(page,
                    "<p class=\"lead\">The arena is %.2f %% above the bound of this order.%s</p>\n",
-                   gap_of(saved->reserved_bytes, facts->order_lower_bound_bytes),
-                   facts->stopped_by_time ? " A search was cut short by --time-limit." : "");
+                   gap_of(saved->reserved_bytes, saved->order_lower_bound_bytes),
+                   saved->stopped_by_time ? " A search was cut short by --time-limit." : "");
     put_bounds(page);
     put_waste(page);
     ul_page_put(page, "<dl class=\"facts\">\n");
-    put_fact(page, "order", facts->order);
-    put_fact(page, "recomputation", facts->remat);
-    put_fact(page, "packing", facts->pack);
+    put_fact(page, "order", saved->method.order);
+    put_fact(page, "recomputation", saved->method.remat);
+    put_fact(page, "packing", saved->method.pack);
     put_fact(page, "seed",
              ul_saved_option(saved, "seed") != NULL ? ul_saved_option(saved, "seed") : "0");
     put_fact(page, "searches stop",
-             facts->stopped_by_time ? "by --time-limit: another run may give another plan"
+             saved->stopped_by_time ? "by --time-limit: another run may give another plan"
                                     : "by counted work: the same bytes at every run");
     ul_page_put(page, "</dl>\n<p>To plan it again:</p>\n");
     ul_page_command(page, "--json plan.json");
@@ -152,7 +150,6 @@ static void put_trust(struct ul_page *page)
 void ul_page_trust(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    const struct ul_saved_facts *facts = &saved->facts;
     const char *profile = ul_saved_option(saved, "profile");
     ul_page_begin(page, 10, "Can I trust it?");
     put_trust(page);
@@ -160,12 +157,12 @@ void ul_page_trust(struct ul_page *page)
     put_fact(page, "model", saved->model);
     put_fact(page, "SHA-256", saved->model_sha256);
     put_fact(page, "operator set",
-             facts->opset > 0 ? ul_arena_printf(page->arena, "ai.onnx %" PRIu64, facts->opset)
+             saved->opset > 0 ? ul_arena_printf(page->arena, "ai.onnx %" PRIu64, saved->opset)
                               : "not said");
     put_dimensions(page);
     put_fact(page, "target", saved->target);
     put_fact(page, "times of", profile != NULL ? profile : "counted work, of no device");
-    put_fact(page, "made by", facts->tool);
+    put_fact(page, "made by", saved->tool);
     begin_fact(page, "unaccounted");
     ul_page_printf(page, "%s bytes", ul_page_digits(page, saved->rows[UL_REPORT_ROW_COUNT - 1]));
     end_fact(page);

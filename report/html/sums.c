@@ -92,25 +92,20 @@ static void put_total(struct ul_page *page, const struct sum *sums)
 
 static void put_process(struct ul_page *page)
 {
-    static const char *const labels[UL_SAVED_PART_COUNT] = {[UL_SAVED_LIBRARY] =
-                                                                "libraries\xE2\x80\x99 own",
-                                                            [UL_SAVED_CODE] = "code",
-                                                            [UL_SAVED_STACKS] = "stacks",
-                                                            [UL_SAVED_RUNTIME] = "runtime"};
     const struct ul_saved *saved = page->saved;
     if (saved->process_bytes == UINT64_MAX)
         return;
     ul_page_table(page, "process",
                   ul_arena_printf(page->arena, "the %s%s|#%s|#bytes", page->process,
-                                  saved->facts.peaks_at_start ? " at set-up, its peak" : "",
+                                  saved->process_peak_at_start ? " at set-up, its peak" : "",
                                   page->unit.name));
     ul_page_printf(page, "<tr><th scope=\"row\">buffer%s</th>",
-                   saved->facts.peaks_at_start ? ", what of it is written by then" : "");
-    ul_page_size_cells(page, saved->facts.parts[UL_SAVED_BUFFER]);
+                   saved->process_peak_at_start ? ", what of it is written by then" : "");
+    ul_page_size_cells(page, saved->process[UL_SAVED_BUFFER]);
     ul_page_put(page, "</tr>\n");
     for (uint32_t part = UL_SAVED_LIBRARY; part < UL_SAVED_PART_COUNT; part++) {
-        ul_page_printf(page, "<tr><th scope=\"row\">%s</th>", labels[part]);
-        ul_page_size_cells(page, saved->facts.parts[part]);
+        ul_page_printf(page, "<tr><th scope=\"row\">%s</th>", ul_page_part_label(part));
+        ul_page_size_cells(page, saved->process[part]);
         ul_page_put(page, "</tr>\n");
     }
     ul_page_put(page, "</tbody><tfoot><tr><th scope=\"row\">all of it</th>");
@@ -121,22 +116,22 @@ static void put_process(struct ul_page *page)
 
 static void put_spaces(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
-    for (uint32_t i = 1; i < facts->space_count; i++) {
-        if (facts->spaces[i].reserved_bytes == 0)
+    const struct ul_saved *saved = page->saved;
+    for (uint32_t i = 1; i < saved->space_count; i++) {
+        if (saved->spaces[i].reserved_bytes == 0)
             continue;
         ul_page_put(page, "<p>Outside of the buffer: ");
-        ul_page_escape(page, facts->spaces[i].name);
+        ul_page_escape(page, saved->spaces[i].name);
         ul_page_printf(page, ", %s bytes.</p>\n",
-                       ul_page_digits(page, facts->spaces[i].reserved_bytes));
+                       ul_page_digits(page, saved->spaces[i].reserved_bytes));
     }
-    if (facts->save_count + facts->load_count > 0)
+    if (saved->transfers.saves + saved->transfers.loads > 0)
         ul_page_printf(page,
                        "<p>Transfers a run: %" PRIu64 " saves of %s bytes, %" PRIu64
                        " loads of %s; %.4g ms of them are waited for.</p>\n",
-                       facts->save_count, ul_page_digits(page, facts->saved_bytes),
-                       facts->load_count, ul_page_digits(page, facts->loaded_bytes),
-                       (double)facts->exposed_cost * 1e-6);
+                       saved->transfers.saves, ul_page_digits(page, saved->transfers.saved_bytes),
+                       saved->transfers.loads, ul_page_digits(page, saved->transfers.loaded_bytes),
+                       (double)saved->transfers.exposed_cost * 1e-6);
 }
 
 /* Rows of training, of a program that runs, and of other models, of one by itself. */
@@ -148,7 +143,7 @@ static bool is_no_news(uint32_t row, const struct sum *sums)
 
 void ul_page_sums(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     struct sum sums[UL_PLAN_CLASS_COUNT] = {{.count = 0}};
     add_up(page->saved, sums);
     ul_page_begin(page, 2, "Where the bytes are");
@@ -165,9 +160,10 @@ void ul_page_sums(struct ul_page *page)
             continue;
         put_row(page, row, row < UL_PLAN_CLASS_COUNT ? &sums[row] : NULL);
         if (row == UL_PLAN_WEIGHTS)
-            put_part(page, "of it the library\xE2\x80\x99s packing", facts->packing_bytes);
+            put_part(page, "of it the library\xE2\x80\x99s packing",
+                     saved->for_library.packing_bytes);
         if (row == UL_PLAN_ACTIVATIONS)
-            put_part(page, "of it operands of its calls", facts->operand_bytes);
+            put_part(page, "of it operands of its calls", saved->for_library.operand_bytes);
     }
     put_total(page, sums);
     ul_page_table_end(page);

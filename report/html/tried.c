@@ -5,12 +5,18 @@
 
 #include <inttypes.h>
 
+/* What the size is of: a dimension, or the batch. */
+static const char *name_of(const struct ul_saved_search *search)
+{
+    return search->name[0] != '\0' ? search->name : "batch";
+}
+
 /* The smallest size that was planned and does not fit; NULL: there is none. */
 static const struct ul_saved_tried *find_next(const struct ul_saved_search *search)
 {
     const struct ul_saved_tried *next = NULL;
     for (uint32_t i = 0; i < search->tried_count; i++) {
-        const struct ul_saved_tried *tried = &search->tried[i];
+        const struct ul_saved_tried *tried = &search->planned[i];
         if (!tried->fits && tried->size > search->size &&
             (next == NULL || tried->size < next->size))
             next = tried;
@@ -20,33 +26,32 @@ static const struct ul_saved_tried *find_next(const struct ul_saved_search *sear
 
 void ul_page_largest(struct ul_page *page)
 {
-    const struct ul_saved_search *search = &page->saved->facts.largest;
-    if (search->name == NULL)
+    const struct ul_saved_search *search = ul_saved_largest(page->saved);
+    if (search == NULL)
         return;
     const struct ul_saved_tried *next = find_next(search);
     ul_page_put(page, "<p class=\"lead\">The largest ");
-    ul_page_name(page, search->name, 40);
+    ul_page_name(page, name_of(search), 40);
     ul_page_printf(page, " that fits is <b>%" PRIu64 "</b>", search->size);
     if (next != NULL)
         ul_page_printf(page, ": the smallest plan known for %" PRIu64 " takes %s", next->size,
                        ul_page_size(page, next->bytes));
     ul_page_put(page, ". ");
-    ul_page_escape(page, search->why);
+    ul_page_escape(page, search->why_not_larger);
     ul_page_put(page, "</p>\n");
 }
 
-static void put_search(struct ul_page *page, const struct ul_saved_search *search, bool has_cost)
+static void put_search(struct ul_page *page, const struct ul_saved_search *search, const char *name,
+                       bool has_cost)
 {
-    if (search->name == NULL)
-        return;
     ul_page_put(page, "<h3>Planned to choose ");
-    ul_page_name(page, search->name, 40);
+    ul_page_name(page, name, 40);
     ul_page_put(page, "</h3>\n");
     ul_page_table(page, "tried",
                   ul_arena_printf(page->arena, "#size|#%s|#bytes|%sfits|", page->unit.name,
                                   has_cost ? "#time a step|" : ""));
     for (uint32_t i = 0; i < search->tried_count; i++) {
-        const struct ul_saved_tried *tried = &search->tried[i];
+        const struct ul_saved_tried *tried = &search->planned[i];
         ul_page_printf(page, "<tr><td class=\"r\">%" PRIu64 "</td>", tried->size);
         ul_page_size_cells(page, tried->bytes);
         if (has_cost)
@@ -59,6 +64,9 @@ static void put_search(struct ul_page *page, const struct ul_saved_search *searc
 
 void ul_page_tried(struct ul_page *page)
 {
-    put_search(page, &page->saved->facts.largest, false);
-    put_search(page, &page->saved->facts.micro_batches, true);
+    const struct ul_saved_search *largest = ul_saved_largest(page->saved);
+    if (largest != NULL)
+        put_search(page, largest, name_of(largest), false);
+    if (page->saved->has_micro_batches)
+        put_search(page, &page->saved->micro_batches, "micro-batches", true);
 }

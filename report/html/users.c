@@ -8,7 +8,7 @@ uint32_t ul_page_idle(const struct ul_page *page, uint32_t range)
 {
     const struct ul_saved_range *of = &page->saved->ranges[range];
     uint32_t last = of->begin, longest = 0;
-    for (uint32_t i = 0; i < of->reader_count; i++) {
+    for (uint32_t i = 0; i < of->readers_count; i++) {
         uint32_t between = of->readers[i] - last;
         longest = between > longest ? between : longest;
         last = of->readers[i];
@@ -46,20 +46,21 @@ void ul_page_put_readers(struct ul_page *page, uint32_t range)
 {
     enum { SHOWN = 2 };
     const struct ul_saved_range *of = &page->saved->ranges[range];
-    if (!page->saved->has_readers || of->is_scratch) {
+    bool is_scratch = of->value == UL_PLAN_NONE;
+    if (of->readers == NULL || is_scratch) {
         ul_page_printf(page, "<span class=\"muted\">%s</span>",
-                       of->is_scratch ? "its step" : "not in this plan.json");
+                       is_scratch ? "its step" : "not in this plan.json");
         return;
     }
-    for (uint32_t i = 0; i < of->reader_count && i < SHOWN; i++) {
+    for (uint32_t i = 0; i < of->readers_count && i < SHOWN; i++) {
         const struct ul_saved_step *step = &page->saved->steps[of->readers[i]];
         ul_page_put(page, i > 0 ? ", " : "");
         ul_page_cut(page, step->op, 22);
         ul_page_printf(page, "<span class=\"muted\">\xC2\xA0%" PRIu32 "</span>", of->readers[i]);
     }
-    if (of->reader_count > SHOWN)
+    if (of->readers_count > SHOWN)
         ul_page_printf(page, "<span class=\"muted\"> and %" PRIu32 " more</span>",
-                       of->reader_count - SHOWN);
-    if (of->reader_count == 0)
+                       of->readers_count - SHOWN);
+    if (of->readers_count == 0)
         ul_page_put(page, "<span class=\"muted\">nothing in the plan</span>");
 }

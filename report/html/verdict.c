@@ -15,11 +15,6 @@ struct piece {
 
 static uint32_t list_pieces(struct ul_page *page, struct piece *pieces)
 {
-    static const char *const labels[UL_SAVED_PART_COUNT] = {[UL_SAVED_LIBRARY] =
-                                                                "libraries\xE2\x80\x99 own",
-                                                            [UL_SAVED_CODE] = "code",
-                                                            [UL_SAVED_STACKS] = "stacks",
-                                                            [UL_SAVED_RUNTIME] = "runtime"};
     const struct ul_saved *saved = page->saved;
     uint32_t count = 0;
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
@@ -29,9 +24,9 @@ static uint32_t list_pieces(struct ul_page *page, struct piece *pieces)
     if (page->of_arena)
         return count;
     for (uint32_t part = UL_SAVED_LIBRARY; part < UL_SAVED_PART_COUNT; part++)
-        if (saved->facts.parts[part] > 0)
+        if (saved->process[part] > 0)
             pieces[count++] = (struct piece){ul_arena_printf(page->arena, "q%" PRIu32, part),
-                                             labels[part], saved->facts.parts[part]};
+                                             ul_page_part_label(part), saved->process[part]};
     return count;
 }
 
@@ -39,10 +34,10 @@ static uint32_t list_pieces(struct ul_page *page, struct piece *pieces)
 
 static void put_shortfall(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     const struct ul_saved_remedy *remedy = ul_saved_cheapest(page->saved);
     ul_page_put(page, "<p class=\"lead\">");
-    if (facts->proven)
+    if (saved->proven)
         ul_page_put(page, "No program of this model with these options fits the budget: proven. ");
     if (remedy != NULL) {
         ul_page_put(page, "The cheapest plan that fits is with <code>");
@@ -54,8 +49,8 @@ static void put_shortfall(struct ul_page *page)
                        ul_page_time(page, remedy->cost));
     } else {
         ul_page_printf(page, "The smallest budget known to work is %s = %s bytes. ",
-                       ul_page_size(page, facts->smallest_budget_bytes),
-                       ul_page_digits(page, facts->smallest_budget_bytes));
+                       ul_page_size(page, saved->smallest_budget_bytes),
+                       ul_page_digits(page, saved->smallest_budget_bytes));
     }
     ul_page_put(page, "See <a href=\"#s6\">what can be changed</a>.</p>\n");
 }
@@ -70,14 +65,15 @@ static const char *describe_process(const struct ul_page *page)
 /* What has to hold it: bytes, of a device by name. */
 static void put_budget(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
-    bool is_device = facts->device[0] != '\0' && facts->device_bytes == facts->budget_bytes;
+    const struct ul_saved *saved = page->saved;
+    bool is_device =
+        saved->device.name[0] != '\0' && saved->device.memory_bytes == saved->budget_bytes;
     if (is_device) {
-        ul_page_name(page, facts->device, 40);
+        ul_page_name(page, saved->device.name, 40);
         ul_page_put(page, ", which has ");
     }
-    ul_page_put(page, ul_page_size(page, facts->budget_bytes));
-    if (facts->lacks_context || facts->lacks_library)
+    ul_page_put(page, ul_page_size(page, saved->budget_bytes));
+    if (saved->process_lacks != 0)
         ul_page_put(page, ", as far as it is known");
 }
 
@@ -96,7 +92,7 @@ static void put_process(struct ul_page *page)
         ul_page_size(page, saved->process_bytes));
     if (strcmp(page->process, "device") == 0)
         ul_page_put(page, ", as far as that is known");
-    if (saved->facts.peaks_at_start)
+    if (saved->process_peak_at_start)
         ul_page_put(page, ", at set-up, before the first step");
     ul_page_put(page, ". ");
 }
@@ -104,9 +100,8 @@ static void put_process(struct ul_page *page)
 static void put_sentence(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    const struct ul_saved_facts *facts = &saved->facts;
-    uint64_t budget = facts->budget_bytes, needed = page->needed_bytes;
-    bool fits = facts->fits && needed <= budget;
+    uint64_t budget = saved->budget_bytes, needed = page->needed_bytes;
+    bool fits = saved->fits && needed <= budget;
     bool has_process = saved->process_bytes != UINT64_MAX;
     ul_page_put(page, "<h1>");
     ul_page_name(page, saved->model, 48);
@@ -143,7 +138,7 @@ static void put_inputs(struct ul_page *page)
     uint32_t shown = 0;
     for (uint32_t i = 0; i < saved->range_count && shown < SHOWN; i++) {
         const struct ul_saved_range *range = &saved->ranges[i];
-        if (range->class != UL_PLAN_INPUTS || range->copy > 0 || range->is_scratch ||
+        if (range->class != UL_PLAN_INPUTS || range->copy > 0 || range->value == UL_PLAN_NONE ||
             strncmp(range->name, "ullage.", 7) == 0)
             continue;
         ul_page_put(page, "<span>");
@@ -191,7 +186,7 @@ static void put_assumptions(struct ul_page *page)
 
 static void put_bar(struct ul_page *page, const struct piece *pieces, uint32_t count)
 {
-    uint64_t budget = page->saved->facts.budget_bytes;
+    uint64_t budget = page->saved->budget_bytes;
     uint64_t all = budget > page->needed_bytes ? budget : page->needed_bytes;
     double scale = UL_PAGE_WIDTH / (all > 0 ? (double)all : 1.0), at = 0;
     ul_page_put(page, "<svg class=\"bar\" width=\"100%\" height=\"44\" viewBox=\"0 0 1000 44\" "
@@ -220,7 +215,7 @@ static void put_bar(struct ul_page *page, const struct piece *pieces, uint32_t c
 
 static void put_parts(struct ul_page *page, const struct piece *pieces, uint32_t count)
 {
-    uint64_t budget = page->saved->facts.budget_bytes;
+    uint64_t budget = page->saved->budget_bytes;
     ul_page_put(page, "<ul class=\"parts\">\n");
     for (uint32_t i = 0; i < count; i++) {
         ul_page_put(page, "<li>");
@@ -270,11 +265,11 @@ static void answer_peak(struct ul_page *page)
 
 static void answer_change(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     const struct ul_saved_remedy *best = NULL;
-    for (uint32_t i = 0; i < facts->remedy_count && best == NULL; i++)
-        if (!facts->remedies[i].is_applied)
-            best = &facts->remedies[i];
+    for (uint32_t i = 0; i < saved->remedy_count && best == NULL; i++)
+        if (!saved->remedies[i].applied)
+            best = &saved->remedies[i];
     begin_answer(page, "What can I change?", 6);
     if (best != NULL) {
         ul_page_put(page, "<code>");
@@ -286,11 +281,11 @@ static void answer_change(struct ul_page *page)
                        best->extra_cost < 0 ? "\xE2\x88\x92" : "+",
                        ul_page_time(page, best->extra_cost < 0 ? (uint64_t)-best->extra_cost
                                                                : (uint64_t)best->extra_cost),
-                       page->turn, facts->tried_count, ul_plural(facts->tried_count));
+                       page->turn, saved->remedies_tried, ul_plural(saved->remedies_tried));
     } else {
         ul_page_put(page,
-                    facts->has_remedies ? "Nothing that was planned helps." : "Not planned yet.");
-        if (!facts->has_remedies)
+                    saved->has_remedies ? "Nothing that was planned helps." : "Not planned yet.");
+        if (!saved->has_remedies)
             ul_page_put(page, "<small>section 6 has the command</small>");
     }
     end_answer(page);
@@ -300,13 +295,13 @@ static void answer_change(struct ul_page *page)
  * to the caller is none: its process takes them. */
 static const struct ul_saved_remedy *find_within(const struct ul_page *page, uint64_t bytes)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
-    for (uint32_t i = 0; i < facts->remedy_count; i++) {
-        const struct ul_saved_remedy *remedy = &facts->remedies[i];
+    const struct ul_saved *saved = page->saved;
+    for (uint32_t i = 0; i < saved->remedy_count; i++) {
+        const struct ul_saved_remedy *remedy = &saved->remedies[i];
         uint64_t needed = page->of_arena ? remedy->reserved_bytes : remedy->process_bytes;
         bool moves = remedy->process_of[0] != '\0' || strcmp(remedy->kind, "weights") == 0 ||
                      strcmp(remedy->kind, "inputs and outputs") == 0;
-        if (!remedy->is_applied && !moves && needed <= bytes)
+        if (!remedy->applied && !moves && needed <= bytes)
             return remedy;
     }
     return NULL;
@@ -314,11 +309,11 @@ static const struct ul_saved_remedy *find_within(const struct ul_page *page, uin
 
 static void answer_half(struct ul_page *page)
 {
-    const struct ul_saved_facts *facts = &page->saved->facts;
+    const struct ul_saved *saved = page->saved;
     const struct ul_saved_remedy *remedy = find_within(page, page->needed_bytes / 2);
     const struct ul_saved_rung *found = NULL, *last = NULL;
-    for (uint32_t i = 0; i < facts->rung_count; i++) {
-        last = &facts->rungs[i];
+    for (uint32_t i = 0; i < saved->rung_count; i++) {
+        last = &saved->ladder[i];
         uint64_t bytes = page->of_arena ? last->reserved_bytes : last->process_bytes;
         if (found == NULL && bytes <= page->needed_bytes / 2)
             found = last;
@@ -349,13 +344,12 @@ static void answer_half(struct ul_page *page)
 static void answer_waste(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
-    const struct ul_saved_facts *facts = &saved->facts;
     uint64_t waste = saved->rows[UL_PLAN_CLASS_COUNT] + saved->rows[UL_PLAN_CLASS_COUNT + 1];
     double part = saved->reserved_bytes > 0 ? (double)waste / (double)saved->reserved_bytes : 0;
     begin_answer(page, "Does the allocator waste?", 9);
     ul_page_printf(page, "%s bytes (%.2f %%)<small>%s</small>", ul_page_digits(page, waste),
                    100 * part,
-                   facts->proven && facts->fits ? "no packing of this order is smaller: proven"
+                   saved->proven && saved->fits ? "no packing of this order is smaller: proven"
                                                 : "alignment and holes, at the peak");
     end_answer(page);
 }

@@ -66,7 +66,7 @@ static void find_budgets(const char *model, uint64_t *smallest_bytes, uint64_t *
     begin(&compile, &heard);
     CHECK(plan(&compile, model, 0) == UL_OK);
     CHECK(heard.begins > 0 && heard.begins == heard.ends);
-    *free_bytes = compile.report.process.total_bytes;
+    *free_bytes = compile.report.facts.process_bytes;
     ul_compile_done(&compile);
 
     begin(&compile, &heard);

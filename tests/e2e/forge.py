@@ -168,10 +168,12 @@ def read_words():
     """Places that are nobody's to compute; the program's own list is the page's."""
     titles = {"WORD": "The planner's word", "GIVEN": "What was given", "CHOICE": "Another plan"}
     lists = {kind: read_places(title) for kind, title in titles.items()}
-    with open(os.path.join(os.path.dirname(__file__), "..", "..", "report", "words.def"), encoding="utf-8") as file:
-        rows = re.findall(r'^UL_(WORD|GIVEN|CHOICE)\("(.*)"\)$', file.read(), re.MULTILINE)
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "report", "facts.def"), encoding="utf-8") as file:
+        classes = file.read().split("\nUL_CLASS(")[1:]
+    rows = [(("" if body.startswith("plan,") else f"{body.split(',')[0]}s.") + key, held) for body in classes
+            for key, held in re.findall(r'^UL_(?:FACT_OF\(\w+, |SEARCH\()(\w+), .*?(?:NEED|LATER|SOME|TOO), (\w+),\s', body, re.MULTILINE)]
     for kind, places_of in lists.items():
-        expect({name.replace("[]", "") for name in places_of} == {place for other, place in rows if other == kind}, f"the page and report/words.def differ: {kind}")
+        expect({name.replace("[]", "") for name in places_of} == {place for place, held in rows if kind in held.split("_")}, f"the page and report/facts.def differ: {kind}")
     return lists["WORD"], lists["GIVEN"], lists["CHOICE"]
 
 

@@ -60,9 +60,11 @@ static struct ul_text json_of(struct fixture *f)
         {.name = "x"}, {.name = "a"}, {.name = "b"}, {.name = "y"}};
     const struct ul_report report = {.problem = f->problem,
                                      .plan = &f->plan,
-                                     .model_name = "m",
-                                     .model_sha256 = "",
-                                     .target = "c",
+                                     .facts = {.model = "m",
+                                               .model_sha256 = "",
+                                               .target = "c",
+                                               .budget_of = "process",
+                                               .process_of = "caller"},
                                      .steps = steps,
                                      .values = values};
     struct ul_text text;
@@ -71,12 +73,18 @@ static struct ul_text json_of(struct fixture *f)
     return text;
 }
 
+static enum ul_status read_back(struct fixture *f, const struct ul_text *json, struct ul_plan *plan)
+{
+    struct ul_saved said;
+    UL_TRY(ul_report_read_header(&f->arena, json->data, json->length, &said, &f->diag));
+    return ul_report_read_plan(&f->arena, &said, f->problem, plan, &f->diag);
+}
+
 static void assert_reads_back(struct fixture *f, const struct ul_text *json)
 {
     struct ul_plan again;
     struct ul_text text, same;
-    enum ul_status status =
-        ul_report_read_plan(&f->arena, json->data, json->length, f->problem, &again, &f->diag);
+    enum ul_status status = read_back(f, json, &again);
     assert_string_equal(f->diag.text, "");
     assert_int_equal(status, UL_OK);
     assert_int_equal(ul_plan_check(&f->arena, f->problem, &again, &f->diag), UL_OK);
@@ -120,10 +128,9 @@ static void test_unknown_kinds_are_refused(void **state)
     fixture_init(&f, moves_text);
     struct ul_text json = json_of(&f);
     memcpy(strstr(strstr(json.data, "\"kind\""), "\"save\""), "\"fish\"", 6);
-    assert_int_equal(
-        ul_report_read_plan(&f.arena, json.data, json.length, f.problem, &again, &f.diag),
-        UL_INVALID);
-    assert_string_equal(f.diag.text, "\"steps\": \"kind\" 1 is unknown");
+    assert_int_equal(read_back(&f, &json, &again), UL_INVALID);
+    assert_string_equal(f.diag.text,
+                        "\"steps\": entry 1 of \"kind\", of \"a\", is no kind: \"fish\"");
     ul_arena_done(&f.arena);
 }
 

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the forms of a report read off its plan. */
+#include "planner/model/timeline.h"
+#include "report/saved.h"
+
+#include <string.h>
+
+const char *ul_report_row_label(struct ul_arena *arena, uint32_t row)
+{
+    char *label = ul_arena_copy_string(arena, ul_report_row_name(row));
+    for (char *at = strchr(label, '_'); at != NULL; at = strchr(at, '_'))
+        *at = ' ';
+    return label;
+}
+
+struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes)
+{
+    if (reserved_bytes < 1024 * 1024) /* as ul_size_format has it */
+        return (struct ul_report_unit){.name = "KiB", .bytes = 1024.0};
+    return (struct ul_report_unit){.name = "MiB", .bytes = 1024.0 * 1024.0};
+}
+
+/* How many bytes of the name fit into so many columns. */
+static size_t bytes_within(const char *name, size_t columns)
+{
+    size_t bytes = 0;
+    while (name[bytes] != '\0') {
+        size_t width, length = ul_text_character(name + bytes, &width);
+        if (width > columns)
+            break;
+        columns -= width;
+        bytes += length;
+    }
+    return bytes;
+}
+
+size_t ul_report_name_columns(struct ul_arena *arena, const char *name)
+{
+    return ul_text_columns(ul_shown(arena, name));
+}
+
+const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns)
+{
+    enum { LEAST = 4 };
+    const char *shown = ul_shown(arena, name);
+    size_t count = ul_text_columns(shown);
+    columns = columns < LEAST ? LEAST : columns;
+    if (count <= columns)
+        return shown;
+    size_t head = columns / 2 - 1, tail = columns - head - 2;
+    const char *rest = shown + bytes_within(shown, count - tail);
+    while (ul_text_columns(rest) > tail) { /* a wide character stands across the place */
+        size_t width;
+        rest += ul_text_character(rest, &width);
+    }
+    return ul_arena_printf(arena, "%.*s..%s", (int)bytes_within(shown, head), shown, rest);
+}
+
+uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
+{
+    const struct ul_plan_rows *rows = &report->plan->rows;
+    if (row < UL_PLAN_CLASS_COUNT)
+        return rows->class_bytes[row];
+    if (row == UL_PLAN_CLASS_COUNT)
+        return rows->alignment_bytes;
+    if (row == UL_PLAN_CLASS_COUNT + 1)
+        return rows->holes_bytes;
+    uint64_t sum = rows->alignment_bytes + rows->holes_bytes;
+    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++)
+        sum += rows->class_bytes[i];
+    return report->plan->reserved_bytes[0] - sum;
+}
+
+/* Whether other programs, with steps computed in pieces, were no choice. */
+static bool is_only_program(const struct ul_report *report)
+{
+    for (uint32_t i = 0; i < report->facts.option_count; i++) {
+        const struct ul_report_option *option = &report->facts.options[i];
+        if (strcmp(option->name, "no-pass") == 0 && strcmp(option->value, "split") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What models that share the arena take: none of them has to take as much. */
+static uint64_t others_bytes(const struct ul_report *report)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < report->problem->value_count; i++) {
+        const struct ul_plan_value *value = &report->problem->values[i];
+        if (value->class == UL_PLAN_OTHERS)
+            bytes += ul_size_align_or_die(value->size_bytes, report->plan->alignment_bytes);
+    }
+    return bytes;
+}
+
+uint64_t ul_report_floor_bytes(const struct ul_report *report)
+{
+    const struct ul_problem *problem = report->problem;
+    uint64_t floor_bytes = report->plan->lower_bound_bytes;
+    if (!is_only_program(report))
+        floor_bytes = ul_account_ends_bound(problem->arena, problem, report->plan->alignment_bytes);
+    return floor_bytes - others_bytes(report);
+}
+
+uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space)
+{
+    uint32_t index = 0;
+    UL_ASSERT(space <= problem->space_count);
+    for (uint32_t s = 0; s < space; s++)
+        index += !problem->spaces[s].beside;
+    return index;
+}
+
+uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index)
+{
+    uint32_t space = 0;
+    for (; space < problem->space_count; space++) {
+        if (!problem->spaces[space].beside && index-- == 0)
+            break;
+    }
+    return space; /* of an index that is none: one that is none */
+}
+
+void ul_report_count_transfers(const struct ul_report *report, struct ul_saved_transfers *transfers)
+{
+    const struct ul_plan *plan = report->plan;
+    uint64_t runs_cost = 0;
+    *transfers = (struct ul_saved_transfers){.saves = 0};
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind == UL_PLAN_RUN && at->substep == 0)
+            runs_cost = ul_size_add_saturating(
+                runs_cost, report->problem->steps[at->step].alternatives[at->alternative].cost);
+        if (at->kind == UL_PLAN_SAVE) {
+            transfers->saves++;
+            transfers->saved_bytes += report->problem->values[at->value].size_bytes;
+        } else if (at->kind == UL_PLAN_LOAD) {
+            transfers->loads++;
+            transfers->loaded_bytes += report->problem->values[at->value].size_bytes;
+        }
+    }
+    transfers->exposed_cost = plan->cost > runs_cost ? plan->cost - runs_cost : 0;
+}
+
+struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)
+{
+    const struct ul_plan_position *at = &report->plan->positions[position];
+    const char *kind = ul_plan_kind_name(at->kind);
+    if (at->kind == UL_PLAN_RUN)
+        return report->steps[at->step];
+    if (at->kind == UL_PLAN_WAIT)
+        return (struct ul_report_step){.name = kind, .op = kind, .node = ""};
+    const char *name = report->values[at->value].name;
+    return (struct ul_report_step){.name = name,
+                                   .op = kind,
+                                   .node = name,
+                                   .moved_bytes = report->problem->values[at->value].size_bytes};
+}
+
+void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t count,
+                             uint32_t wanted)
+{
+    for (uint32_t place = 0; place < count && place < wanted; place++) {
+        uint32_t best = place;
+        for (uint32_t i = place + 1; i < count; i++) {
+            if (sizes[alive[i]] > sizes[alive[best]])
+                best = i;
+        }
+        uint32_t chosen = alive[best];
+        memmove(alive + place + 1, alive + place, (best - place) * sizeof *alive);
+        alive[place] = chosen;
+    }
+}
+
+uint32_t ul_report_blockers(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
+                            uint32_t *steps, uint64_t *need_bytes)
+{
+    const struct ul_problem *problem = report->problem;
+    uint64_t **needs = ul_account_needs(arena, problem, report->plan->alignment_bytes);
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        uint64_t least = UINT64_MAX;
+        for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++)
+            least = needs[s][a] < least ? needs[s][a] : least;
+        uint32_t at = count < wanted ? count++ : wanted;
+        for (; at > 0 && need_bytes[at - 1] < least; at--) {
+            if (at == wanted)
+                continue;
+            steps[at] = steps[at - 1];
+            need_bytes[at] = need_bytes[at - 1];
+        }
+        if (at < wanted) {
+            steps[at] = s;
+            need_bytes[at] = least;
+        }
+    }
+    return count;
+}
+
+uint32_t ul_report_recomputed(const struct ul_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        count += plan->positions[p].copy > 0 && plan->positions[p].substep == 0;
+    return count;
+}
+
+double ul_report_repeated(const struct ul_report *report, uint32_t *count)
+{
+    const struct ul_plan *plan = report->plan;
+    double all = 0, repeated = 0;
+    *count = 0;
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind != UL_PLAN_RUN || at->substep != 0)
+            continue;
+        double flops = (double)report->steps[at->step].flop_count;
+        *count += at->copy > 0;
+        *(at->copy > 0 ? &repeated : &all) += flops;
+    }
+    return all > 0 ? repeated / all : 0;
+}
+
+uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
+                         uint32_t **alive)
+{
+    const struct ul_plan *plan = report->plan;
+    bool *taken_over = UL_NEW_ARRAY(arena, bool, plan->range_count);
+    uint64_t *sizes = UL_NEW_ARRAY(arena, uint64_t, plan->range_count);
+    uint32_t count = 0;
+    *alive = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        sizes[i] = plan->ranges[i].size_bytes;
+        if (plan->ranges[i].alias != UL_PLAN_NONE && plan->ranges[i].begin <= plan->peak_position)
+            taken_over[plan->ranges[i].alias] = true;
+    }
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        const struct ul_plan_range *range = &plan->ranges[i];
+        if (range->begin <= plan->peak_position && plan->peak_position < range->end &&
+            range->space == 0 && range->class != UL_PLAN_WEIGHTS &&
+            range->class != UL_PLAN_OPTIMIZER && range->class != UL_PLAN_OTHERS && !taken_over[i])
+            (*alive)[count++] = i;
+    }
+    ul_report_biggest_first(sizes, *alive, count, wanted);
+    return count;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.json for `check` and `--plan`. The file may have been edited by hand: what it says of itself
+ * must hold together here; what it means the planner's checker says. */
+#include "report/json_in.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- The header ---- */
+
+bool ul_saved_is_whole(const struct ul_saved *saved)
+{
+    return saved->process[UL_SAVED_CODE] > 0 || saved->process[UL_SAVED_RUNTIME] > 0 ||
+           (saved->process_lacks & UL_LACKS_CONTEXT) != 0;
+}
+
+/* Whose the process is follows from its parts and the target. */
+static enum ul_status check_owner(const struct ul_saved *said, struct ul_diag *diag)
+{
+    const char *owner = ul_saved_is_of_device(said) ? "device"
+                        : ul_saved_is_whole(said)   ? "program"
+                                                    : "caller";
+    if (said->process_of[0] == '\0' || strcmp(said->process_of, owner) == 0)
+        return UL_OK;
+    return ul_diag_set(diag, UL_MISMATCH, "\"process_of\" is not \"%s\", whose its \"process\" is",
+                       owner);
+}
+
+/* Its parts add up; what is not in the sum is of a device alone. */
+static enum ul_status check_process(const struct ul_saved *said, struct ul_diag *diag)
+{
+    uint64_t sum = 0;
+    if (said->process_bytes == UINT64_MAX)
+        return UL_OK;
+    if (!said->has_process)
+        return ul_diag_set(diag, UL_INVALID, "\"process\" is missing beside \"process_bytes\"");
+    for (uint32_t i = 0; i < UL_SAVED_PART_COUNT; i++)
+        sum = ul_size_add_saturating(sum, said->process[i]);
+    if ((said->process_lacks & UL_LACKS_UNKNOWN) != 0 ||
+        (said->has_process_lacks && !ul_saved_is_of_device(said)))
+        return ul_diag_set(
+            diag, UL_INVALID,
+            "\"process_lacks\" of target cuda may name \"context\" and \"libraries\"");
+    if (sum != said->process_bytes)
+        return ul_diag_set(diag, UL_MISMATCH,
+                           "\"process_bytes\" is %llu, and the parts of \"process\" are %llu",
+                           (unsigned long long)said->process_bytes, (unsigned long long)sum);
+    return check_owner(said, diag);
+}
+
+/* Sizes are rounded up to it long before the checker sees it. */
+static enum ul_status check_alignment(uint64_t alignment_bytes, struct ul_diag *diag)
+{
+    const uint64_t max = (uint64_t)1 << 30;
+    if (alignment_bytes > 0 && alignment_bytes <= max &&
+        (alignment_bytes & (alignment_bytes - 1)) == 0)
+        return UL_OK;
+    return ul_diag_set(diag, UL_MISMATCH,
+                       "\"alignment_bytes\" is %llu, and no power of two up to 2^30",
+                       (unsigned long long)alignment_bytes);
+}
+
+enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, size_t length,
+                                     struct ul_saved *header, struct ul_diag *diag)
+{
+    struct ul_json in = {.arena = arena, .diag = diag};
+    enum ul_status status = ul_json_parse(&in, json, length);
+    if (status == UL_OK)
+        status = ul_facts_read(&in, header);
+    json_decref(in.root);
+    UL_TRY(status);
+    UL_TRY(check_alignment(header->alignment_bytes, diag));
+    return check_process(header, diag);
+}
+
+/* ---- The tables ---- */
+
+/* A position has 0 in the fields that its kind does not use. */
+static bool is_of_kind(const struct ul_saved_step *at)
+{
+    bool moves = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
+    bool runs = at->kind == UL_PLAN_RUN;
+    return (runs || (at->alternative == 0 && at->part == 0 && at->copy == 0)) &&
+           (moves || (at->value == 0 && at->space == 0)) &&
+           (at->kind == UL_PLAN_WAIT ? at->stream == 0 : at->awaited == 0) &&
+           (!runs || at->region == 0);
+}
+
+static enum ul_status place_steps(const struct ul_saved *said, struct ul_arena *arena,
+                                  const struct ul_problem *problem, struct ul_plan *plan,
+                                  struct ul_diag *diag)
+{
+    plan->position_count = said->step_count;
+    plan->positions = UL_NEW_ARRAY(arena, struct ul_plan_position, said->step_count);
+    for (uint32_t i = 0; i < said->step_count; i++) {
+        const struct ul_saved_step *at = &said->steps[i];
+        bool runs = at->kind == UL_PLAN_RUN;
+        if (at->step != UL_PLAN_NONE && at->step >= problem->step_count)
+            return ul_diag_set(diag, UL_INVALID,
+                               "\"steps\": entry %u of \"step\", of %s, is no step of %u", i,
+                               ul_quote(arena, at->name), problem->step_count);
+        if (!is_of_kind(at))
+            return ul_diag_set(diag, UL_MISMATCH,
+                               "\"steps\": entry %u says something that a \"%s\" has none of", i,
+                               ul_plan_kind_name(at->kind));
+        plan->positions[i] =
+            (struct ul_plan_position){.kind = at->kind,
+                                      .step = runs ? at->step : 0,
+                                      .alternative = at->alternative,
+                                      .substep = at->part,
+                                      .copy = at->copy,
+                                      .stream = at->stream,
+                                      .value = at->value,
+                                      .space = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD
+                                                   ? ul_report_space_at(problem, at->space)
+                                                   : 0,
+                                      .awaited = at->awaited,
+                                      .region = at->region};
+    }
+    return UL_OK;
+}
+
+static enum ul_status place_ranges(const struct ul_saved *said, struct ul_arena *arena,
+                                   const struct ul_problem *problem, struct ul_plan *plan,
+                                   struct ul_diag *diag)
+{
+    plan->range_count = said->range_count;
+    plan->ranges = UL_NEW_ARRAY(arena, struct ul_plan_range, said->range_count);
+    for (uint32_t i = 0; i < said->range_count; i++) {
+        const struct ul_saved_range *range = &said->ranges[i];
+        if (range->value != UL_PLAN_NONE && range->value >= problem->value_count)
+            return ul_diag_set(diag, UL_INVALID,
+                               "\"ranges\": entry %u of \"value\", of %s, is no value of %u", i,
+                               ul_quote(arena, range->name), problem->value_count);
+        plan->ranges[i] = (struct ul_plan_range){.value = range->value,
+                                                 .copy = range->copy,
+                                                 .class = range->class,
+                                                 .space = ul_report_space_at(problem, range->space),
+                                                 .alias = range->alias,
+                                                 .offset_bytes = range->offset_bytes,
+                                                 .size_bytes = range->size_bytes,
+                                                 .begin = range->begin,
+                                                 .end = range->end};
+    }
+    return UL_OK;
+}
+
+/* The file says nothing of spaces that are beside. */
+static enum ul_status place_spaces(const struct ul_saved *said, struct ul_arena *arena,
+                                   const struct ul_problem *problem, struct ul_plan *plan,
+                                   struct ul_diag *diag)
+{
+    uint32_t count = ul_report_space_index(problem, problem->space_count);
+    if (said->space_count != count)
+        return ul_diag_set(diag, UL_INVALID, "\"spaces\": expected %u of them", count);
+    plan->space_count = problem->space_count;
+    plan->reserved_bytes = UL_NEW_ARRAY(arena, uint64_t, problem->space_count);
+    for (uint32_t i = 0; i < count; i++)
+        plan->reserved_bytes[ul_report_space_at(problem, i)] = said->spaces[i].reserved_bytes;
+    /* The headline and the arena's entry are one number. */
+    if (said->reserved_bytes != plan->reserved_bytes[0])
+        return ul_diag_set(diag, UL_MISMATCH,
+                           "\"reserved_bytes\" differs from that of the first space");
+    return UL_OK;
+}
+
+/* ---- What it claims ---- */
+
+/* What is said of costs follows from them, to the nine digits that are written. */
+static enum ul_status check_overhead(const struct ul_saved *said, struct ul_diag *diag)
+{
+    double overhead = ul_plan_overhead(said->cost, said->base_cost);
+    double slack = 1e-8 * (1 + fabs(overhead));
+    if (fabs(said->overhead - overhead) <= slack)
+        return UL_OK;
+    return ul_diag_set(diag, UL_MISMATCH,
+                       "\"overhead\" does not follow from \"cost\" and \"base_cost\"");
+}
+
+/* The budget bounds the process. Older plans do not say so, and theirs bounds the buffer. */
+static bool is_of_process(const struct ul_saved *said)
+{
+    return strcmp(said->budget_of, "process") == 0;
+}
+
+/* The least budget that any plan of any program of this model could fit. The process needs less
+ * than the buffer where a table has rows that nobody looks up, which are never read into memory. */
+static uint64_t floor_of(const struct ul_saved *said, const struct ul_problem *problem,
+                         const struct ul_plan *plan)
+{
+    const struct ul_report report = {.problem = problem, .plan = plan, .facts = *said};
+    bool may_be_less = is_of_process(said) && said->has_process && !said->process_peak_at_start;
+    uint64_t buffer = may_be_less ? said->process[UL_SAVED_BUFFER] : said->reserved_bytes;
+    uint64_t unread = buffer < said->reserved_bytes ? said->reserved_bytes - buffer : 0;
+    uint64_t floor_bytes = ul_report_floor_bytes(&report);
+    return floor_bytes > unread ? floor_bytes - unread : 0;
+}
+
+/* No program of the model takes less than the floor: no budget below it is known to work. Where the
+ * plan does not fit, "proven" says whether the budget is below it; where it fits, a packing of no
+ * more bytes than live at once is proven. */
+static enum ul_status check_floor(const struct ul_saved *said, const struct ul_problem *problem,
+                                  const struct ul_plan *plan, struct ul_diag *diag)
+{
+    uint64_t budget = said->budget_bytes, floor_bytes = floor_of(said, problem, plan);
+    bool is_least =
+        plan->reserved_bytes[0] == plan->order_lower_bound_bytes &&
+        strcmp(plan->pack_method, ul_method_get(UL_METHOD_PACK, UL_PACK_NONE)->name) != 0;
+    if (!plan->fits && said->proven && budget >= floor_bytes)
+        return ul_diag_set(diag, UL_MISMATCH,
+                           "\"proven\": that nothing is within the budget does not follow");
+    if (!said->proven && (plan->fits ? is_least : budget < floor_bytes))
+        return ul_diag_set(diag, UL_MISMATCH, "\"proven\" is false, and it is proven: %s",
+                           plan->fits ? "no packing is below \"order_lower_bound_bytes\""
+                                      : "nothing is within the budget");
+    if (plan->smallest_budget_bytes < floor_bytes)
+        return ul_diag_set(diag, UL_MISMATCH,
+                           "\"smallest_budget_bytes\" is below what always lives, with inputs or "
+                           "outputs");
+    return UL_OK;
+}
+
+/* A device's memory is the budget, unless a smaller one was given. */
+static enum ul_status check_device(const struct ul_saved *said, struct ul_diag *diag)
+{
+    uint64_t budget = said->budget_bytes, memory_bytes = said->device.memory_bytes;
+    if (!said->has_device || (budget > 0 && budget <= memory_bytes))
+        return UL_OK;
+    return ul_diag_set(diag, UL_MISMATCH,
+                       "\"budget_bytes\" is %llu, and the device has %llu bytes of memory",
+                       (unsigned long long)budget, (unsigned long long)memory_bytes);
+}
+
+/* What the file says of itself must hold together; the planner's checker sees to the rest. */
+static enum ul_status check_claims(const struct ul_saved *said, const struct ul_problem *problem,
+                                   const struct ul_plan *plan, struct ul_diag *diag)
+{
+    uint64_t budget = said->budget_bytes, reserved = said->reserved_bytes;
+    bool is_process = is_of_process(said);
+    UL_TRY(check_overhead(said, diag));
+    UL_TRY(check_device(said, diag));
+    if (said->rows[UL_REPORT_ROW_COUNT - 1] != 0)
+        return ul_diag_set(diag, UL_MISMATCH, "\"unaccounted\" is not 0");
+    if (plan->lower_bound_bytes > plan->order_lower_bound_bytes ||
+        plan->order_lower_bound_bytes > reserved)
+        return ul_diag_set(diag, UL_MISMATCH,
+                           "\"lower_bound_bytes\", \"order_lower_bound_bytes\" and "
+                           "\"reserved_bytes\" are not in ascending order");
+    if (plan->lower_bound_bytes > plan->orders_lower_bound_bytes)
+        return ul_diag_set(diag, UL_MISMATCH,
+                           "\"lower_bound_bytes\" is above \"orders_lower_bound_bytes\"");
+    if (plan->cost_bound > 0 && budget == 0)
+        return ul_diag_set(diag, UL_MISMATCH, "\"cost_bound\" without a budget");
+    if (plan->optimal_within != NULL && (plan->optimal || plan->cost_bound == 0))
+        return ul_diag_set(diag, UL_MISMATCH,
+                           "\"optimal_within\" beside \"optimal\", or without \"cost_bound\"");
+    if (plan->cost_bound == 0 && plan->optimal != (reserved == plan->lower_bound_bytes))
+        return ul_diag_set(diag, UL_MISMATCH,
+                           "\"optimal\" contradicts the lower bound and the bytes reserved");
+    if (budget == 0 && !is_process && plan->smallest_budget_bytes < plan->lower_bound_bytes)
+        return ul_diag_set(diag, UL_MISMATCH,
+                           "\"smallest_budget_bytes\" is below \"lower_bound_bytes\"");
+    if (plan->fits != (budget == 0 || plan->bounded_bytes <= budget))
+        return ul_diag_set(diag, UL_MISMATCH, "\"fits\" contradicts the budget and the bytes %s",
+                           is_process ? "of the process" : "reserved");
+    return check_floor(said, problem, plan, diag);
+}
+
+/* NULL of what is not there, as the planner has it. */
+static const char *text_of(const char *text)
+{
+    return text[0] != '\0' ? text : NULL;
+}
+
+enum ul_status ul_report_read_plan(struct ul_arena *arena, const struct ul_saved *said,
+                                   const struct ul_problem *problem, struct ul_plan *plan,
+                                   struct ul_diag *diag)
+{
+    bool is_process = is_of_process(said) && said->process_bytes != UINT64_MAX;
+    *plan =
+        (struct ul_plan){.order_lower_bound_bytes = said->order_lower_bound_bytes,
+                         .orders_lower_bound_bytes = said->orders_lower_bound_bytes,
+                         .lower_bound_bytes = said->lower_bound_bytes,
+                         .alignment_bytes = said->alignment_bytes,
+                         .smallest_budget_bytes = said->smallest_budget_bytes,
+                         .bounded_bytes = is_process ? said->process_bytes : said->reserved_bytes,
+                         .peak_position = said->peak_step,
+                         .cost = said->cost,
+                         .base_cost = said->base_cost,
+                         .cost_bound = said->cost_bound,
+                         .cost_bound_method = text_of(said->cost_bound_method),
+                         .optimal_within = text_of(said->optimal_within),
+                         .fits = said->fits,
+                         .packing_proven = said->fits && said->proven,
+                         .optimal = said->optimal,
+                         .stopped_by_time = said->stopped_by_time,
+                         .order_method = said->method.order,
+                         .remat_method = said->method.remat,
+                         .pack_method = said->method.pack,
+                         .rows.alignment_bytes = said->rows[UL_PLAN_CLASS_COUNT],
+                         .rows.holes_bytes = said->rows[UL_PLAN_CLASS_COUNT + 1]};
+    memcpy(plan->rows.class_bytes, said->rows, sizeof plan->rows.class_bytes);
+    UL_TRY(place_spaces(said, arena, problem, plan, diag));
+    UL_TRY(check_claims(said, problem, plan, diag));
+    UL_TRY(place_steps(said, arena, problem, plan, diag));
+    UL_TRY(place_ranges(said, arena, problem, plan, diag));
+    UL_TRY(ul_plan_index_ranges(arena, problem, plan, diag));
+    ul_plan_place_beside(arena, problem, plan);
+    return UL_OK;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The facts of a plan, read off the plan and the description beside it. docs/plan-format.md
+ * documents each. */
+#include "report/saved.h"
+
+#include <string.h>
+
+/* ---- Tables ---- */
+
+/* How elements lie in memory is said where that is asked for. */
+static void save_range(const struct ul_report *report, struct ul_arena *arena,
+                       const struct ul_report_readers *readers, uint32_t i,
+                       struct ul_saved_range *saved)
+{
+    const struct ul_plan_range *range = &report->plan->ranges[i];
+    bool is_value = range->value != UL_PLAN_NONE, has_storage = ul_report_precision(report) != NULL;
+    struct ul_text type;
+    ul_text_init(&type, arena);
+    if (is_value)
+        ul_type_print(&type, &report->values[range->value].type);
+    *saved = (struct ul_saved_range){
+        .value = range->value,
+        .name = is_value ? report->values[range->value].name
+                         : ul_report_step_at(report, range->begin).name,
+        .type = type.data,
+        .copy = range->copy,
+        .class = range->class,
+        .space = ul_report_space_index(report->problem, range->space),
+        .alias = range->alias,
+        .offset_bytes = range->offset_bytes,
+        .size_bytes = range->size_bytes,
+        .begin = range->begin,
+        .end = range->end,
+        .readers = readers->positions + readers->first[i],
+        .readers_count = readers->first[i + 1] - readers->first[i],
+        .storage = is_value && has_storage
+                       ? ul_dtype_get(report->values[range->value].storage)->name
+                       : ""};
+}
+
+/* What is not run has neither a number nor a pass. */
+static void save_step(const struct ul_report *report, const struct ul_report_readers *readers,
+                      uint32_t i, struct ul_saved_step *saved)
+{
+    const struct ul_plan_position *at = &report->plan->positions[i];
+    const struct ul_report_step step = ul_report_step_at(report, i);
+    bool is_run = at->kind == UL_PLAN_RUN, trains = readers->forward_count > 0;
+    *saved = (struct ul_saved_step){
+        .step = is_run ? at->step : UL_PLAN_NONE,
+        .name = step.name,
+        .op = step.op,
+        .node = step.node,
+        .source = step.source,
+        .pass = !is_run || !trains                  ? NULL
+                : at->step < readers->forward_count ? "forward"
+                                                    : "backward",
+        .copy = at->copy,
+        .alternative = at->alternative,
+        .implementation =
+            is_run ? report->problem->steps[at->step].alternatives[at->alternative].name : "",
+        .part = at->substep,
+        .flops = step.flop_count,
+        .moved_bytes = step.moved_bytes,
+        .kind = at->kind,
+        .stream = at->stream,
+        .value = at->value,
+        .space = ul_report_space_index(report->problem, at->space),
+        .awaited = at->awaited,
+        .region = at->region};
+}
+
+static void save_tables(const struct ul_report *report, struct ul_arena *arena,
+                        struct ul_saved *saved)
+{
+    const struct ul_plan *plan = report->plan;
+    struct ul_report_readers readers;
+    ul_report_find_readers(report, arena, &readers);
+    saved->space_count = ul_report_space_index(report->problem, report->problem->space_count);
+    saved->step_count = plan->position_count;
+    saved->range_count = plan->range_count;
+    saved->spaces = UL_NEW_ARRAY(arena, struct ul_saved_space, saved->space_count);
+    saved->steps = UL_NEW_ARRAY(arena, struct ul_saved_step, saved->step_count);
+    saved->ranges = UL_NEW_ARRAY(arena, struct ul_saved_range, saved->range_count);
+    for (uint32_t i = 0; i < saved->space_count; i++) {
+        uint32_t space = ul_report_space_at(report->problem, i);
+        saved->spaces[i] = (struct ul_saved_space){.name = report->problem->spaces[space].name,
+                                                   .reserved_bytes = plan->reserved_bytes[space]};
+    }
+    for (uint32_t i = 0; i < saved->step_count; i++)
+        save_step(report, &readers, i, &saved->steps[i]);
+    for (uint32_t i = 0; i < saved->range_count; i++)
+        save_range(report, arena, &readers, i, &saved->ranges[i]);
+}
+
+/* A process is no smaller than its buffer, but for rows that nobody looks up. */
+static bool is_misfit_proven(const struct ul_report *report)
+{
+    uint64_t reserved = report->plan->reserved_bytes[0];
+    uint64_t buffer =
+        ul_saved_bounds_buffer(&report->facts) ? reserved : report->facts.process[UL_SAVED_BUFFER];
+    uint64_t unread =
+        buffer < reserved && !report->facts.process_peak_at_start ? reserved - buffer : 0;
+    uint64_t floor_bytes = ul_report_floor_bytes(report);
+    return floor_bytes > unread && report->facts.budget_bytes < floor_bytes - unread;
+}
+
+static void save_plan(const struct ul_report *report, struct ul_saved *saved)
+{
+    const struct ul_plan *plan = report->plan;
+    saved->reserved_bytes = plan->reserved_bytes[0];
+    saved->order_lower_bound_bytes = plan->order_lower_bound_bytes;
+    saved->orders_lower_bound_bytes = plan->orders_lower_bound_bytes;
+    saved->lower_bound_bytes = plan->lower_bound_bytes;
+    saved->alignment_bytes = plan->alignment_bytes;
+    saved->fits = plan->fits;
+    /* Where it does not fit: that nothing does. */
+    saved->proven = plan->fits ? plan->packing_proven : is_misfit_proven(report);
+    saved->optimal = plan->optimal;
+    saved->cost_bound = plan->cost_bound;
+    saved->cost_bound_method = plan->cost_bound_method;
+    saved->optimal_within = plan->optimal_within;
+    saved->stopped_by_time = plan->stopped_by_time;
+    saved->smallest_budget_bytes = plan->smallest_budget_bytes;
+    saved->peak_step = plan->peak_position;
+    saved->cost = plan->cost;
+    saved->step_cost = saved->step_cost != plan->cost ? saved->step_cost : 0;
+    saved->base_cost = plan->base_cost;
+    saved->overhead = ul_plan_overhead(plan->cost, plan->base_cost);
+    saved->method = (struct ul_saved_method){
+        .order = plan->order_method, .remat = plan->remat_method, .pack = plan->pack_method};
+}
+
+/* ---- What follows from its tables ---- */
+
+static void save_sums(const struct ul_report *report, struct ul_arena *arena,
+                      struct ul_saved *saved)
+{
+    for (uint32_t i = 0; i < UL_REPORT_ROW_COUNT; i++)
+        saved->rows[i] = ul_report_row_bytes(report, i);
+    saved->has_for_library = ul_report_has_calls(report);
+    if (saved->has_for_library)
+        saved->for_library =
+            (struct ul_saved_for_library){.packing_bytes = ul_report_packing_bytes(report),
+                                          .operand_bytes = ul_report_operand_bytes(report, arena)};
+    saved->has_weights_by_type = ul_report_weight_bytes(report, saved->weights_by_type);
+    ul_report_count_transfers(report, &saved->transfers);
+    saved->has_transfers = saved->transfers.saves + saved->transfers.loads > 0;
+    saved->has_for_precision = ul_report_precision(report) != NULL;
+    if (saved->has_for_precision) {
+        saved->for_precision.saved_bytes = ul_report_precision_bytes(report, arena);
+        saved->for_precision.too_large_count = ul_report_too_large(report);
+    }
+    ul_report_save_kept(report, arena, saved);
+}
+
+/* ---- What makes it smaller ---- */
+
+/* The first run of a step; every step has one. */
+static uint32_t position_of(const struct ul_plan *plan, uint32_t step)
+{
+    uint32_t p = 0;
+    while (plan->positions[p].kind != UL_PLAN_RUN || plan->positions[p].step != step)
+        p++;
+    return p;
+}
+
+static void save_blockers(const struct ul_report *report, struct ul_arena *arena,
+                          struct ul_saved *saved)
+{
+    enum { WANTED = 3 };
+    uint32_t steps[WANTED];
+    uint64_t need_bytes[WANTED];
+    uint32_t count = report->plan->position_count == 0
+                         ? 0
+                         : ul_report_blockers(report, arena, WANTED, steps, need_bytes);
+    saved->blocker_count = count;
+    saved->blockers = UL_NEW_ARRAY(arena, struct ul_saved_blocker, count);
+    for (uint32_t i = 0; i < count; i++)
+        saved->blockers[i] = (struct ul_saved_blocker){.step = position_of(report->plan, steps[i]),
+                                                       .bytes = need_bytes[i]};
+}
+
+/* Whose the process of a remedy is stands where it is not this plan's. */
+static void save_remedies(struct ul_arena *arena, struct ul_saved *saved)
+{
+    struct ul_saved_remedy *remedies =
+        UL_NEW_ARRAY(arena, struct ul_saved_remedy, saved->remedy_count);
+    for (uint32_t i = 0; i < saved->remedy_count; i++) {
+        remedies[i] = saved->remedies[i];
+        if (strcmp(remedies[i].process_of, saved->process_of) == 0)
+            remedies[i].process_of = "";
+    }
+    saved->remedies = remedies;
+}
+
+void ul_report_save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved)
+{
+    *saved = report->facts;
+    saved->format = "ullage-plan";
+    saved->version = 1;
+    saved->tool = "ullage " UL_VERSION;
+    save_plan(report, saved);
+    save_sums(report, arena, saved);
+    save_blockers(report, arena, saved);
+    save_remedies(arena, saved);
+    ul_report_save_ladder(report, arena, saved);
+    save_tables(report, arena, saved);
+}
+
+void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
+{
+    struct ul_saved saved;
+    ul_report_save(report, text->arena, &saved);
+    ul_facts_put(text, &saved);
+}
