@@ -87,13 +87,14 @@ static bool is_own_rung(const struct words *words, const struct ul_saved_rung *r
            rung->process_bytes == words->saved.process_bytes && rung->cost == words->saved.cost;
 }
 
-/* Every byte less costs more, but that a program with other splits or layouts may take less time
- * than the plan without a budget, which stays the first. */
+/* Every byte less costs more, or as much where steps run by alternatives of other bits. A program
+ * with other splits or layouts may take less time than the plan without a budget, which stays the
+ * first. */
 static bool is_dearer(const struct ul_saved_rung *rungs, uint32_t i)
 {
     const struct ul_saved_rung *rung = &rungs[i];
     bool is_other = rung->splits + rung->row_major + rung->inside > 0;
-    return i == 0 || rung->cost > rungs[i - 1].cost || (i == 1 && is_other);
+    return i == 0 || rung->cost >= rungs[i - 1].cost || (i == 1 && is_other);
 }
 
 static enum ul_status check_ladder(const struct words *words)
@@ -109,7 +110,7 @@ static enum ul_status check_ladder(const struct words *words)
         if (bytes >= above)
             return fail(words, "ladder", i, "takes no fewer bytes than the one before");
         if (!is_dearer(saved->ladder, i))
-            return fail(words, "ladder", i, "costs no more than the one before");
+            return fail(words, "ladder", i, "costs less than the one before");
         if (chosen == UL_PLAN_NONE && bytes <= budget)
             chosen = i;
         above = bytes;
