@@ -55,8 +55,8 @@ def check_schema(name, title):
 def check_exit_codes(ullage):
     page = subprocess.run([ullage, "help", "--man"], stdout=subprocess.PIPE, text=True, check=True).stdout
     codes = re.findall(r"^\\fB(\d+)\\fR$", page.partition(".SH EXIT STATUS")[2].partition(".SH ")[0], flags=re.M)
-    sentence = re.search(r"^Exit codes: (.*?)\. ", read("README.md"), flags=re.S | re.M).group(1)
-    lists = {"README.md": re.findall(r"\b(\d+) ", sentence), "docs/questions.md": re.findall(r"^\| (\d+) \|", read("docs", "questions.md"), flags=re.M)}
+    sentence = re.search(r"^Exit codes: (.*?)\. ", read("docs", "README.md"), flags=re.S | re.M).group(1)
+    lists = {"docs/README.md": re.findall(r"\b(\d+) ", sentence), "docs/questions.md": re.findall(r"^\| (\d+) \|", read("docs", "questions.md"), flags=re.M)}
     return [f"{path} has the exit codes {said}, the manual page {codes}" for path, said in lists.items() if said != codes]
 
 

@@ -32,7 +32,7 @@ def headings(text):
 
 def links(path):
     """(target, anchor) of all links into the tree."""
-    for target in re.findall(r"\]\(([^()\s]*)\)", INLINE.sub("", read(path))):
+    for target in re.findall(r"(?:\]\(|src=\")([^()\s\"]*)[)\"]", INLINE.sub("", read(path))):
         if "://" not in target:
             file, _, anchor = target.partition("#")
             yield (os.path.normpath(os.path.join(os.path.dirname(path), file)) if file else path), anchor
