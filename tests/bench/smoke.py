@@ -6,9 +6,9 @@
     smoke.py --unknown --ullage ULLAGE --build DIR  runs each row that names what it measures with a
                                                    name that nothing has, which must be an error
     smoke.py --list                                prints the names of all rows
-    smoke.py --check                               holds BENCHMARKS.md against the rows: each script that
-                                                   it names has one, or is a test of its own, and each
-                                                   option that it gives a script is in one of its rows
+    smoke.py --check                               holds PAGES against the rows: each script that they
+                                                   name has one, or is a test of its own, and each
+                                                   option that they give a script is in one of its rows
 
 exit: 0 the command ended with 0, or with 6, a limit that this machine misses; 1 anything else; 77 what
 the command needs is not there
@@ -24,9 +24,15 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+PAGES = ("BENCHMARKS.md", "docs/cuda-on-paper.md", "docs/training-figures.md")
 TORCH = os.path.join(ROOT, "build", "venv-torch", "bin", "python")
 NOBODY = "nosuchname"
 VALUES = {"--group", "--part"}  # options whose words are forms of their own
+
+
+def read(page):
+    with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+        return file.read()
 
 
 def read_rows():
@@ -139,10 +145,8 @@ def tests():
 
 
 def check():
-    with open(os.path.join(ROOT, "BENCHMARKS.md"), encoding="utf-8") as file:
-        page = file.read()
     known, added, failed = covered(read_rows()), tests(), 0
-    for script, words in commands_of(page):
+    for script, words in commands_of("\n".join(read(page) for page in PAGES)):
         if script not in known:
             if script.startswith("ullage ") or os.path.basename(script) in added:
                 continue
