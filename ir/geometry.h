@@ -141,7 +141,7 @@ uint32_t ul_attention_norms(const struct ul_node *node);
 /* Keys with those of the past. */
 int64_t ul_attention_total(const struct ul_attention *attention);
 
-/* Of a ResizeInteger: neighbours of an output, over all axes, at most. */
+/* The most neighbours that an output of a ResizeInteger has, over all axes. */
 #define UL_RESIZE_TAPS 64
 
 /* An attribute that pass nbits sets on a MatMul or Gemm: its own kernel widens a constant while it

@@ -30,7 +30,7 @@ struct ul_gradient {
     struct ul_build build;
     uint32_t flags; /* of values that are built: UL_VALUE_BACKWARD, in a backward pass */
     const struct ul_target_traits *traits; /* facts of the target */
-    /* Of the caller: where gradients are collected, and which are wanted. */
+    /* The caller's: where gradients are collected, and which are wanted. */
     void *context;
     ul_value_id (*get)(void *context, ul_value_id value);
     bool (*is_wanted)(void *context, ul_value_id value);
@@ -119,8 +119,8 @@ ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input,
 ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t input, ul_value_id g,
                                       ul_value_id y);
 
-/* Of a node of ullage::Gradient or ullage::Mask: the row that it is about, and which input's share;
- * NULL: its attributes name none. */
+/* The row that a node of ullage::Gradient or ullage::Mask is about, and the input whose share it
+ * computes; NULL: its attributes name none. */
 const struct ul_op_info *ul_gradient_row(const struct ul_node *node, uint32_t *input);
 /* The inputs of a Mask of all that an ullage::Gradient asks of its operands; 0: it asks more, or
  * has a mask. */

@@ -237,7 +237,7 @@ struct ul_attend {
     uint32_t part_count;
     int64_t key_counts[UL_ATTEND_PARTS];
     int64_t queries, keys, size, value_size;
-    /* Of each part: m is the query, n the key, k the element; a holds queries, b keys. Those of
+    /* In each part m is the query, n the key, k the element; a holds queries, b keys. Those of
      * the first one stand for all keys in `before` and `score`, and its acc for the product. */
     struct ul_contraction scores[UL_ATTEND_PARTS];
     /* The same: m is the query, n the element, k the key; b holds values. The first one's

@@ -19,7 +19,7 @@ uint32_t ul_kernel_add_index(struct ul_kernel *kernel, int64_t count);
 
 /* The type in which a stored dtype is computed: f16 gives f32, i8 gives i32, bool bool. */
 enum ul_dtype ul_compute_dtype(enum ul_dtype dtype);
-/* Of integers of 2 or 4 bits that lie packed in bytes, as operands do: the one at `index`. */
+/* The integer at `index`, of 2 or 4 bits, where they lie packed in bytes, as operands do. */
 ul_kx ul_kx_load_packed(struct ul_kernel *kernel, uint32_t buffer, enum ul_dtype dtype,
                         ul_kx index);
 /* The type of an operand's elements in memory. */

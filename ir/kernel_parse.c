@@ -47,7 +47,7 @@ static enum ul_status read_dtype(struct parse *parse, enum ul_dtype *dtype)
     return UL_OK;
 }
 
-/* Of variables and expressions: no type that only lies in memory. */
+/* The type of a variable or an expression: none that only lies in memory. */
 static enum ul_status read_compute_dtype(struct parse *parse, enum ul_dtype *dtype)
 {
     UL_TRY(read_dtype(parse, dtype));

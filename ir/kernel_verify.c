@@ -9,7 +9,7 @@
  *
  * An index is followed through names as a sum of loop variables times constants. Where it is that,
  * and every round of the loops runs, its minimum and maximum are met: outside of the buffer is
- * an error. Of any other index only its range is known, which may be too wide: it is an error when
+ * an error. For any other index only a range is known, which may be too wide: it is an error when
  * all of it is outside.
  *
  *      for v0 < 8                      a condition on one loop variable narrows its values, and so

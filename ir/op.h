@@ -108,7 +108,7 @@ struct ul_op_info {
     ul_view_fn
         *place; /* the other way: gives the view of input 0 with which the output has this one */
     ul_split_rule_fn *split; /* elementwise operators need none */
-    /* Of an elementwise operator: the gradient of each input as an expression over the output's
+    /* For an elementwise operator, the gradient of each input as an expression over the output's
      * gradient g, the inputs a b c and the output y, at the output's index. "0": none flows. */
     const char *gradients[UL_OP_GRADIENTS];
     /* All that such a text asks of a b c and y, if that is a condition, which it calls m. */
@@ -117,8 +117,8 @@ struct ul_op_info {
     /* Why it has neither: of each operator that models have and that has none. */
     const char *not_differentiable;
     uint32_t fixed_inputs; /* bits of inputs that are no numbers to train: bounds, sizes, ratios */
-    /* Of an elementwise operator that never puts elements of input 0 in another order, bit for bit:
-     * the attribute that must not be negative for that, or "". */
+    /* For an elementwise operator that keeps the order of the elements of input 0, bit for bit: the
+     * attribute that must not be negative for that, or "". */
     const char *monotone;
     uint32_t slope_inputs; /* of an elementwise operator: where one number alone is trained too */
 };

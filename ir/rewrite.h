@@ -39,8 +39,8 @@ void ul_graph_sweep(struct ul_graph *graph);
 /* The node computes something else from now on, without attributes; its outputs stay. */
 void ul_node_become(struct ul_graph *graph, ul_node_id node, enum ul_op op,
                     const ul_value_id *inputs, uint32_t input_count);
-/* Of two results of nodes each becomes what the other one's node makes, at its place there; readers
- * and types stay the values' own. */
+/* Exchanges two results of nodes: each becomes what the other one's node makes, at its place there;
+ * readers and types stay the values' own. */
 void ul_graph_exchange(struct ul_graph *graph, ul_value_id a, ul_value_id b);
 
 #endif

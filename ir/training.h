@@ -138,8 +138,8 @@ static inline bool ul_training_keeps(const struct ul_training *training)
 /* Behind a weight's name and a slash: its factors, of which the input meets A first. */
 #define UL_TRAINING_LORA_A "lora_A"
 #define UL_TRAINING_LORA_B "lora_B"
-/* Of what a checkpoint says of --quantize, with a zero behind it (runtime/lib/ul_model.h has the
- * same). */
+/* Bytes of what a checkpoint says of --quantize, with a zero behind it (runtime/lib/ul_model.h has
+ * the same). */
 #define UL_TRAINING_QUANTIZE_BYTES 256
 /* The attribute of a Gather whose row of that number has no gradient. */
 #define UL_TRAINING_PADDING "ul_padding"
@@ -174,8 +174,8 @@ enum {
 
 /* training_update.c */
 
-/* Of a name that a checkpoint has for an optimizer's state (NAME/momentum and the like), how long
- * NAME is, the parameter's; 0: it is no such name. */
+/* How long the parameter's name is in the name of an optimizer's state in a checkpoint
+ * (NAME/momentum and the like); 0: it is no such name. */
 size_t ul_training_find_owner(const char *name);
 /* The dimensions that blocks of a parameter have, f32: those in front of an
  * axis, and along it groups of `group` indexes, each with all that is behind the axis. */

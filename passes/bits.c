@@ -326,7 +326,7 @@ static bool is_same(const struct bits *bits, const struct condition *a, const st
     return makes_a->op == makes_b->op && ul_cse_attrs_equal(makes_a, makes_b);
 }
 
-/* Of equal conditions once. */
+/* Packs a condition; equal ones share their bits. */
 static enum ul_status pack(struct bits *bits, const struct condition *condition,
                            struct packed **packed)
 {

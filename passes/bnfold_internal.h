@@ -5,7 +5,7 @@
 
 #include "passes/passes_internal.h"
 
-/* Of f16's numbers that have all digits. */
+/* The least and the largest number of f16 with all of its digits. */
 #define UL_BNFOLD_LEAST_F16 0x1p-14
 #define UL_BNFOLD_MOST_F16 65504
 

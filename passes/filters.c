@@ -32,7 +32,7 @@
 
 #include <string.h>
 
-/* Of a convolution, else of a product. */
+/* Whether the weights are a convolution's; else they are a product's. */
 static bool is_filter_type(const struct ul_type *type)
 {
     return type->rank > 2;

@@ -100,8 +100,8 @@ static bool is_packed(const struct ul_fuse *fuse, uint32_t position)
            (ul_op_get(ul_fuse_node(fuse, fuse->users[first])->op)->flags & UL_OP_PACKS) != 0;
 }
 
-/* It is best made as it is read, so it waits for its reader: stored are the smaller elements. Of
- * elementwise operators of one operand that change the type, what makes larger integers as well. */
+/* What makes larger elements waits for its reader and is made as that reads it, so that the smaller
+ * ones are stored. Elementwise operators of one operand that make larger integers do so as well. */
 static bool widens(const struct ul_fuse *fuse, uint32_t position)
 {
     const struct ul_node *node = ul_fuse_node(fuse, position);

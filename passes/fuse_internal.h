@@ -33,7 +33,7 @@ struct ul_fuse {
     bool keeps_account;   /* the order so far is that of the account */
     bool neighbours_only; /* groups of nodes that stand side by side */
 
-    /* Of the block. */
+    /* The block, and what is known of it. */
     const struct ul_block *block;
     uint32_t *position;           /* per node: its place; of nested ones: that of the owner */
     uint32_t *group_of;           /* per position */

@@ -85,7 +85,7 @@ static const struct ul_tensor *widened(struct halves *halves, const struct ul_te
                                 : ul_tensor_new(arena, &type, to);
 }
 
-/* Of all 16 bits the number. */
+/* The number of each pattern of 16 bits. */
 static const float *list_numbers(const struct halves *halves)
 {
     enum { COUNT = 1 << 16 };

@@ -142,7 +142,7 @@ static void share_out(struct ul_integers *integers, ul_node_id id)
     }
 }
 
-/* What is left: folded, elementwise, or as it is. Of what nothing reads dce takes care. */
+/* What is left is folded, made elementwise, or stays; dce removes what nothing reads. */
 static void finish(struct ul_integers *integers, ul_node_id id)
 {
     share_out(integers, id);

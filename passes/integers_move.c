@@ -204,7 +204,7 @@ static ul_value_id add_quantize(struct ul_integers *integers, const struct ul_no
 }
 
 /* The first of the inputs that end up side by side, or of which the result's elements are taken;
- * UL_NONE: the node does neither. Of one value and numbers a Max is a table. */
+ * UL_NONE: the node does neither, as a Max of one value and numbers, which is a table. */
 static uint32_t first_joined(const struct ul_integers *integers, const struct ul_node *node)
 {
     const struct ul_graph *graph = integers->graph;

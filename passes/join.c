@@ -27,7 +27,7 @@
 
 #include <string.h>
 
-/* Of all sets together; the first ones are joined. */
+/* The limit of all sets together; the first ones are joined. */
 #define MAX_WEIGHT_BYTES ((uint64_t)2 << 30)
 
 enum {

@@ -95,7 +95,7 @@ static bool carries(const struct ul_node *node, uint32_t input)
     return (flags & UL_OP_SPATIAL) != 0 && input == 0;
 }
 
-/* Of f32, or of integers that are added in i32. */
+/* A convolution of f32, or of integers that are added in i32. */
 static bool is_convolution(const struct layout *layout, const struct ul_node *node)
 {
     enum ul_dtype dtype = layout->graph->values[node->outputs[0]].type.dtype;
@@ -250,8 +250,8 @@ static bool has_last(const struct layout *layout, ul_value_id value)
     return inner == 1 || inner == UL_NONE || layout->graph->values[value].type.dims[1] == 1;
 }
 
-/* Of a convolution's products, counted as bytes, and of what is moved twice for it. `w`: the
- * weights, or their gradient. */
+/* What a convolution loses: its products, counted as bytes, and what is moved twice for it.
+ * `w`: the weights, or their gradient. */
 static uint64_t convolution_loss(const struct layout *layout, ul_value_id x, ul_value_id y,
                                  ul_value_id w)
 {

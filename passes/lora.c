@@ -86,7 +86,8 @@ static enum ul_status check_names(const struct ul_pass *pass, const char *weight
     return UL_OK;
 }
 
-/* Of a weight that products read: that all else does so too, and that factors are smaller. */
+/* Whether factors can stand for the weight: all that reads it must be able to read them, and they
+ * must be smaller. */
 static enum ul_status check_adapter(const struct ul_pass *pass, const struct adapter *adapter)
 {
     const struct ul_graph *graph = pass->graph;

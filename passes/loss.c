@@ -68,7 +68,7 @@ static void add_mse(struct ul_loss_job *loss, ul_value_id output)
     add_mean(loss, ul_gradient_binary(make, UL_OP_Mul, error, error));
 }
 
-/* Of logits x and labels t: log(1 + exp(x)) - x t. */
+/* log(1 + exp(x)) - x t, with logits x and labels t. */
 static void add_bce(struct ul_loss_job *loss, ul_value_id output)
 {
     struct ul_gradient *make = &loss->make;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BatchNormalization, Dropout and random tensors as training computes them. Of the first:
- * statistics of the batch, and running ones that are written once a step.
+/* BatchNormalization, Dropout and random tensors as training computes them. The first
+ * takes statistics of the batch, and keeps running ones that are written once a step.
  *
  *      y = BatchNormalization(x, scale, bias, running_mean, running_var)
  *
@@ -188,7 +188,8 @@ static enum ul_status refuse(const struct modes *modes, ul_node_id node)
 
 /* ---- Dropout ---- */
 
-/* Of the step's random numbers: before all nodes, of which branches and bodies may draw too. */
+/* The key of the step's random numbers. It is made before all nodes, since branches and bodies may
+ * draw too. */
 static ul_value_id step_key(struct modes *modes, ul_node_id before)
 {
     if (modes->key == UL_NONE) {

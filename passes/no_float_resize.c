@@ -147,8 +147,8 @@ static double at_row(const struct ul_tensor *combed, int64_t row, int64_t o)
     return ul_tensor_get_float(combed, (uint64_t)(row * combed->type.dims[1] + o));
 }
 
-/* Sets the taps of an axis. Of the places that a tooth of the comb stands for an output reads the
- * one next to the middle of what it reads. */
+/* Sets the taps of an axis. A tooth of the comb stands for several places; an output reads the one
+ * next to the middle of what it reads. */
 static void read_taps(struct resize *resize, const struct ul_tensor *combed, int64_t in,
                       struct taps *taps)
 {
@@ -327,7 +327,7 @@ static ul_value_id add_sums(const struct resize *resize, ul_value_id x)
     return ul_integers_cast(integers, ul_integers_end(integers, id), resize->sum);
 }
 
-/* Of a weighed sum: all of the weights' units, times the zero point. */
+/* Takes the zero point out of a weighted sum, which has it once for each unit of the weights. */
 static ul_value_id take_zero(const struct resize *resize, ul_value_id sum,
                              const struct ul_scaled *x)
 {

@@ -5,8 +5,9 @@
  *
  *      y = round(e / (sum of e) / sy) + zy
  *
- * LayerNormalization does not change where x is moved or scaled, but for its epsilon. Of rows of n,
- * with the sums S of x and Q of its squares, n^2 times the variance is A = n Q - S^2, exactly, and
+ * LayerNormalization does not change where x is moved or scaled, but for its epsilon. In a row of
+ * n, with the sums S of x and Q of its squares, n^2 times the variance is A = n Q - S^2, exactly,
+ * and
  *
  *      y = round((n x - S) / sqrt(A + n^2 epsilon / sx^2) * scale / sy + bias / sy) + zy
  */

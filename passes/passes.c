@@ -359,7 +359,7 @@ static uint32_t first_row(const char *name)
     return row;
 }
 
-/* Of a failure: shapes that fit the batch need not fit a part of it. */
+/* Says in a failure that shapes which fit the batch need not fit a part of it. */
 static enum ul_status blame_parts(const struct ul_pass *pass, const struct row *row)
 {
     const struct ul_training *training = pass->options->training;

@@ -109,7 +109,7 @@ struct ul_layout_regions {
     const char **names;  /* per region: for ul_passes_options.row_major; or NULL */
     uint32_t *of_values; /* per value: its region, or UL_NONE */
 };
-/* Of a graph as it is before the pass. */
+/* Takes a graph as it is before the pass. */
 void ul_layout_find_regions(struct ul_arena *arena, const struct ul_graph *graph,
                             struct ul_layout_regions *regions);
 
@@ -124,10 +124,10 @@ struct ul_inside {
     struct ul_inside_site *sites;
     uint32_t count, capacity;
 };
-/* Of a graph as the pipeline leaves it. */
+/* Takes a graph as the pipeline leaves it. */
 void ul_inside_find(struct ul_arena *arena, const struct ul_graph *graph,
                     const struct ul_passes_options *options, struct ul_inside *found);
-/* Of a graph behind the pass: the last node of the step that one of its readers is of. */
+/* In a graph after the pass: the last node of the step that one of its readers belongs to. */
 ul_node_id ul_inside_last(const struct ul_graph *graph, ul_node_id reader);
 
 /* split_search.c: splits that bring the live sum (weights not counted) down to a target. */
@@ -149,7 +149,7 @@ struct ul_split_search;
  * in `arena`. */
 struct ul_split_search *ul_split_search_new(struct ul_arena *arena, const struct ul_graph *graph,
                                             const struct ul_split_facts *facts);
-/* Of the graph without splits. */
+/* The live sum of the graph without splits. */
 uint64_t ul_split_search_live_bytes(const struct ul_split_search *search);
 /* Texts for ul_passes_options.splits that cost little; false when none were found. The work of all
  * calls together is bounded. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a step of the graph touches, and what it may store in the place of what it reads.
  *
- * Of kernels that exist it is known which output may lie on which input. Of others, an output may
- * lie on an operand of its own shape and strides that nodes of the step read only where they store:
- * each element of it is then loaded before it is overwritten, and nowhere else. Left undone:
+ * For kernels that exist it is known which output may lie on which input. In other steps an output
+ * may lie on an operand of its own shape and strides that nodes of the step read only where they
+ * store: each element of it is then loaded before it is overwritten, and nowhere else. Left undone:
  * kernels that store on rows that they have read whole. */
 #include "ir/op.h"
 #include "ir/view.h"
@@ -104,7 +104,7 @@ static bool is_known(const struct ul_steps *steps, ul_value_id base, ul_value_id
     return false;
 }
 
-/* ---- Of others ---- */
+/* ---- Steps without a kernel ---- */
 
 /* Which nodes compute an element where it is stored: those that read at its index, and are read by
  * such nodes alone. */

@@ -10,7 +10,7 @@
 
 typedef void compose_fn(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient);
 
-/* Of an optimizer: its operator and the names of its states in a checkpoint, as torch has them; or
+/* An optimizer: its operator and the names of its states in a checkpoint, as torch has them; or
  * what writes its update with several nodes. */
 struct row {
     enum ul_op op, bytes_op; /* the one with states of 8 bits */
@@ -265,7 +265,7 @@ static bool rounds_by_chance(const struct ul_updates *updates, ul_value_id param
            type->dtype == UL_F32 && !ul_edit_is_vector(type);
 }
 
-/* Of the step's random numbers. */
+/* The key of the step's random numbers. */
 static ul_value_id find_key(struct ul_updates *updates)
 {
     struct ul_gradient *make = updates->make;

@@ -305,7 +305,8 @@ static uint32_t find_summed(const struct ul_graph *graph, ul_value_id value)
     return mask;
 }
 
-/* Of a vector all; of what no product reads, what is behind the first dimension. */
+/* The dimensions that share a state: all of a vector's; those behind the first one of what no
+ * product reads. */
 static uint32_t find_block(const struct composed *c)
 {
     uint32_t all = all_dims(&c->type);

@@ -209,7 +209,7 @@ static ul_value_id before_slices(const struct windows *windows, ul_value_id valu
     return is_sliced ? graph->nodes[between->producer].inputs[0] : UL_NONE;
 }
 
-/* Of each window the place `at`, by two Slices of the source. */
+/* Whether a value is the place `at` of each window, by two Slices of the source. */
 static bool is_place(const struct windows *windows, ul_value_id value, const struct found *found,
                      const int64_t at[2])
 {
@@ -274,7 +274,7 @@ static bool find_merged(const struct windows *windows, const struct ul_node *nor
     return has_all_places(windows, node, found);
 }
 
-/* Of the last axis, with numbers for each of its elements. */
+/* A normalization along the last axis, with numbers for each of its elements. */
 static bool is_of_rows(const struct windows *windows, const struct ul_node *norm)
 {
     const struct ul_type *type = type_of(windows, norm->inputs[0]);

@@ -110,7 +110,7 @@ def spell(model_file, outputs):
 
 
 def peak(picture, model=None):
-    """Of this process, which does nothing else."""
+    """The peak of this process, which does nothing else."""
     x = np.load(picture)
     version = ""
     if model is not None:

@@ -67,8 +67,8 @@ ul_kx ul_attention_score_at(const struct ul_attention_lower *attention, ul_kx ro
 ul_kx ul_attention_larger(const struct ul_attention_lower *attention, ul_kx x, ul_kx y);
 /* What is subtracted from the scores of a row whose largest is `max`: nothing from -inf. */
 ul_kx ul_attention_shift(const struct ul_attention_lower *attention, ul_kx max);
-/* Of the row's first `count` columns: the largest; the sum of the exponentials of scores less
- * `shift`, which replace the scores; the sum of scores times what lies there in `times`. */
+/* Over the row's first `count` columns: the largest score; the sum of the exponentials of scores
+ * less `shift`, which replace the scores; the sum of scores times what lies there in `times`. */
 ul_kx ul_attention_largest(const struct ul_attention_lower *attention, ul_kx row, int64_t count);
 ul_kx ul_attention_exponentials(const struct ul_attention_lower *attention, ul_kx row,
                                 int64_t count, ul_kx shift);

@@ -18,7 +18,7 @@ enum ul_linear_input {
     UL_LINEAR_GRADIENT_INPUTS
 };
 
-/* Of a key's head; ROW, COLUMN: of its state. */
+/* HEAD counts the heads of keys; ROW and COLUMN are those of a head's state. */
 enum ul_linear_dim {
     UL_LINEAR_BATCH,
     UL_LINEAR_HEAD,
@@ -36,7 +36,7 @@ struct ul_linear {
     double scale;
 };
 
-/* Of types that fit. */
+/* The types must fit each other. */
 void ul_linear_read(struct ul_linear *linear, const struct ul_node *node,
                     const struct ul_type *query, const struct ul_type *value,
                     const struct ul_type *decay, const struct ul_type *beta);

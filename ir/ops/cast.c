@@ -153,7 +153,7 @@ static ul_kx f16_from_bits(struct ul_kernel *kernel, ul_kx bits)
     return ul_kx_bitcast(kernel, UL_F32, ul_kx_binary(kernel, UL_KX_OR, sign, magnitude));
 }
 
-/* Of the other input nothing but its type is asked for: it may have any shape. */
+/* Nothing but the type of the other input counts: it may have any shape. */
 bool ul_split_rule_cast_like(struct ul_split_rule *split)
 {
     ul_split_rule_read_broadcast(split, 0);

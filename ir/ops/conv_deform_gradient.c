@@ -122,7 +122,7 @@ static ul_value_id grid_node(const struct deform *d, enum ul_op op, ul_value_id 
     return ul_gradient_node_of(d->gradient, op, inputs, 3);
 }
 
-/* Of the input and of the offsets, from that of the samples. */
+/* Gives the gradients of the input and of the offsets, from that of the samples. */
 static void give_places(const struct deform *d, ul_value_id share)
 {
     static const int64_t outward[5] = {0, 1, 4, 2, 3};

@@ -252,8 +252,8 @@ static void lower_phases(struct transposed *t, enum ul_dtype dtype)
 }
 
 /* One dimension of the plain loops at output `o`: opens the loop over kernel positions and gives
- * the position, the input coordinate and whether both exist. Of all positions only one in
- * `tap_step` can do; the loop visits the candidates first + t * tap_step. */
+ * the position, the input coordinate and whether both exist. Only one in
+ * `tap_step` positions can do; the loop visits the candidates first + t * tap_step. */
 static void open_taps(const struct transposed *t, uint32_t d, ul_kx o, ul_kx *tap, ul_kx *in,
                       ul_kx *valid)
 {

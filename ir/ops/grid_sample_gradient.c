@@ -10,7 +10,7 @@
 
 enum { X, GRID, GRADIENT };
 
-/* Of input X or GRID, as the operator says. */
+/* The operator says whether the result is the gradient of X or of GRID. */
 enum ul_status ul_infer_grid_sample_gradient(struct ul_infer *infer)
 {
     bool is_grid = infer->node->op == UL_OP_GridGradient;

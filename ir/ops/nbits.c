@@ -209,7 +209,7 @@ enum ul_status ul_infer_matmul_nbits_gradient(struct ul_infer *infer)
     return infer_product(infer, true);
 }
 
-/* Of what is multiplied, and of the bias: the weights are constants. */
+/* Gradients flow to the factor and to the bias; the weights are constants. */
 enum ul_status ul_gradient_matmul_nbits(struct ul_gradient *gradient)
 {
     const struct ul_node *node = ul_gradient_node(gradient);

@@ -31,7 +31,7 @@ struct groups {
     uint32_t sums, means, inverses; /* scratch: [batch, channels or groups] */
 };
 
-/* Of the statistics of the element that the loops are at. */
+/* Where the statistics of the element that the loops are at lie. */
 static ul_kx place_of(const struct groups *g, const ul_kx *index)
 {
     struct ul_kernel *k = g->lower->kernel;
@@ -60,7 +60,7 @@ static ul_kx load_value(struct ul_lanes *lanes, const void *context)
     return load(g, index);
 }
 
-/* Of the statistics of the sum that the loops are at. */
+/* Where the statistics of the sum that the loops are at lie. */
 static ul_kx place_of_sum(const struct groups *g, const struct ul_lanes *lanes)
 {
     struct ul_kernel *k = g->lower->kernel;

@@ -168,7 +168,7 @@ static ul_kx flat_place(const struct windows *w, bool column_major)
     return ul_kx_add(k, ul_kx_muli(k, plane, size), place);
 }
 
-/* Of all lanes, the first tap that lies inside, where that is the same in all; -1 else. */
+/* The first tap that lies inside, where it is the same in all lanes; -1 else. */
 static ul_kx first_number(const struct windows *w)
 {
     struct ul_kernel *k = w->lanes.lower->kernel;

@@ -81,7 +81,7 @@ void ul_lower_conv_integer(struct ul_lower *lower, ul_node_id node_id)
     ul_conv_close(lower);
 }
 
-/* Of x, w and y. */
+/* The scales of x, w and y. */
 static enum ul_status check_scales(const struct ul_infer *infer)
 {
     UL_TRY(ul_quant_check_scales(infer, 1, UL_SCALES_ABOVE_ZERO));

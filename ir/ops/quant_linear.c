@@ -98,7 +98,7 @@ static bool is_scale(enum ul_dtype dtype)
     return is_real(dtype) || dtype == UL_F8E8M0;
 }
 
-/* Of one element whatever the rank. */
+/* Two tensors of one element match whatever their ranks. */
 static bool has_shape_of(const struct ul_type *zero, const struct ul_type *scale)
 {
     bool same = zero->rank == scale->rank;

@@ -78,7 +78,7 @@ static ul_kx load_entry(const struct sums *sums, ul_value_id table, int64_t tap,
     return ul_lower_load(sums->lower, table, at);
 }
 
-/* Of axes from `d` on; those before are at sums->from. */
+/* The weighed sum over the axes from `d` on; those before are at sums->from. */
 static ul_kx add_taps(struct sums *sums, uint32_t d)
 {
     struct ul_kernel *kernel = sums->lower->kernel;

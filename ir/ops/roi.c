@@ -358,7 +358,7 @@ void ul_lower_roi_align_gradient(struct ul_lower *lower, ul_node_id node)
         ul_ks_end(kernel);
 }
 
-/* Of x, rois, g: to the first of the largest elements of a bin. */
+/* Inputs are x, rois and g: g goes to the first of the largest elements of a bin. */
 void ul_lower_max_roi_gradient(struct ul_lower *lower, ul_node_id node)
 {
     const struct ul_node *info = &lower->graph->nodes[node];

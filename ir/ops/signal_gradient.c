@@ -41,7 +41,7 @@ static ul_value_id resized(struct ul_gradient *gradient, ul_value_id g, uint32_t
     return ul_gradient_pad(gradient, g, none, end);
 }
 
-/* Of a transform of `length` elements of which the first results are there. */
+/* Back through a transform of `length` elements, of whose results the first ones are there. */
 static ul_value_id transform_back(struct ul_gradient *gradient, ul_value_id g, uint32_t axis,
                                   int64_t length, bool inverse)
 {
@@ -49,7 +49,8 @@ static ul_value_id transform_back(struct ul_gradient *gradient, ul_value_id g, u
     return ul_gradient_scale(gradient, g, inverse ? 1 / (double)length : (double)length);
 }
 
-/* Of a real result from half a spectrum: what stands for its conjugate as well counts twice. */
+/* Back from a real result to half a spectrum: an element that stands for its conjugate as well
+ * counts twice. */
 static ul_value_id half_back(struct ul_gradient *gradient, ul_value_id g, uint32_t axis,
                              int64_t length)
 {

@@ -327,7 +327,8 @@ ul_kx ul_map_update_lion(struct ul_lower *lower, ul_node_id node, uint32_t outpu
 
 enum { CODES = UL_UPDATE_CODES, DECADES = 7 };
 
-/* Of states: first their codes and largest magnitudes, one after the other, then their tables. */
+/* States stand in this order: first their codes and largest magnitudes, one after the other, then
+ * their tables. */
 static uint32_t states_of(const struct ul_node *node)
 {
     return (node->output_count - 1) / 2;

@@ -88,7 +88,7 @@ static ul_kx rolled(struct ul_kernel *kernel, ul_kx at, int64_t shift, int64_t d
     return shift == 0 ? at : ul_kx_modi(kernel, ul_kx_addi(kernel, at, shift), dim);
 }
 
-/* Of the image, at an index of the windows. */
+/* The index in the image of the element at an index of the windows. */
 static void image_index(struct ul_kernel *kernel, const struct windows *windows,
                         const int64_t *image, const ul_kx *index, ul_kx *from)
 {
@@ -108,7 +108,7 @@ static void image_index(struct ul_kernel *kernel, const struct windows *windows,
     from[3] = index[2];
 }
 
-/* Of the windows, at an index of the image. */
+/* The index in the windows of the element at an index of the image. */
 static void windows_index(struct ul_kernel *kernel, const struct windows *windows,
                           const ul_kx *index, ul_kx *from)
 {

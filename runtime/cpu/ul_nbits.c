@@ -29,7 +29,7 @@ typedef uint32_t word_vec;
 typedef uint32_t word_loose;
 #endif
 
-/* Of a register tile: rows and panels, as many sums as there are registers for. */
+/* The rows and panels of a register tile: as many sums as there are registers for. */
 #if UL_VECTOR_BYTES == 64
 #define TILE_ROWS 6
 #define TILE_PANELS 4
@@ -54,7 +54,7 @@ enum {
     AHEAD = 6                                /* blocks */
 };
 
-/* Of rows in bytes: those of a tile and its panels, and panels of fewer rows. */
+/* The same where rows are bytes: rows and panels of a tile, and panels where rows are fewer. */
 #if UL_BV_LANES == 16
 #define BYTE_ROWS 8
 #define BYTE_PANELS 2

@@ -356,8 +356,8 @@ struct ul_attend_mma {
     }
 };
 
-/* Of a lane: its part of the queries of its bands, and what is known of their rows; the largest is
- * the same in all of a row's lanes, `total` is of the lane's columns. */
+/* A lane's part of the queries of its bands, and what is known of their rows; the largest is the
+ * same in all of a row's lanes, `total` is that of the lane's columns. */
 template <class MMA> struct ul_attend_band {
     uint32_t q[MMA::HOLDS_Q ? MMA::D / 16 : 1][4];
     float result[MMA::E / 8][4];

@@ -526,7 +526,7 @@ template <int WIDTH> struct ul_exchanged {
         return row * WIDTH + (column ^ row / rows % pieces * 8);
     }
 };
-/* Of any multiple of 16: rows are an odd number of pieces long. */
+/* For a WIDTH of any multiple of 16: rows are an odd number of pieces long. */
 template <int WIDTH> struct ul_spaced {
     static constexpr int PITCH = WIDTH + 8, PERIOD = 1;
     static_assert(WIDTH % 16 == 0, "pitches are odd multiples of a piece");
@@ -610,8 +610,8 @@ template <int ROWS, int WIDTH, int PACK, int THREADS, class LAYOUT> struct ul_st
     }
 };
 
-/* Of 16 rows from `row` + `more` and 16 columns of k from `k` on, this lane's part for ul_multiply:
- * operand a, or two of b side by side. ALONG_K: rows lie beside k, and columns along it. `more` and
+/* Reads this lane's part for ul_multiply of 16 rows from `row` + `more` and 16 columns of k from `k`
+ * on: operand a, or two of b side by side. ALONG_K: rows lie beside k, and columns along it. `more` and
  * `k` are multiples of 16 that the compiler knows: what they move by whole rows of memory it puts
  * into the instructions, so that reads of a tile share their addresses. */
 template <class LAYOUT, bool ALONG_K, bool IS_A>
@@ -637,14 +637,14 @@ template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_, int STAGES_>
     static constexpr int warps_n = BN / WN, warps = BM / WM * warps_n, threads = 32 * warps;
     static constexpr int down = WM / 16, across = WN / 8;
     static constexpr int size_m = BM * BK, stage = (BM + BN) * BK;
-    /* Of floats, 16 rows of a warp's sums: four rows of what lanes write at a time, pairs, lie in
+    /* In floats, for 16 rows of a warp's sums: lanes write pairs, and four rows of these lie in
      * different banks. */
     static constexpr int out_pitch = WN + 8;
     static constexpr int out = warps * 16 * out_pitch * 2;
     static constexpr int elements = STAGES * stage > out ? STAGES *stage : out;
     static_assert(STAGES >= 2 && WM % 16 == 0 && WN % 16 == 0 && BK % 32 == 0, "whole pieces");
 
-    /* Of an operand of BESIDE rows or columns, which lies as it is read. */
+    /* For an operand of BESIDE rows or columns, which lies as it is read. */
     template <class HOW, int BESIDE> using layout = ul_exchanged<HOW::ALONG_K ? BK : BESIDE>;
     template <class HOW, int BESIDE>
     using part = ul_stage<HOW::ALONG_K ? BESIDE : BK, HOW::ALONG_K ? BK : BESIDE, HOW::PACK,

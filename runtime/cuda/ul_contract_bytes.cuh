@@ -186,8 +186,8 @@ template <class PRODUCT_, int BM_, int BN_, int BK_, int WM_, int WN_> struct ul
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_;
     static constexpr int warps_n = BN / WN, warps = BM / WM * warps_n, threads = 32 * warps;
     static constexpr int down = WM / 16, across = WN / 8;
-    /* Of a row or column of an operand: the eight that a warp reads at once begin four banks apart
-     * from each other. */
+    /* Words of a row or column of an operand: the eight that a warp reads at once begin four banks
+     * apart from each other. */
     static constexpr int pitch = BK + 4;
     static constexpr int stage = (BM + BN) * pitch;
     static constexpr int out_pitch = WN + 4; /* of 16 rows of a warp's sums */

@@ -71,7 +71,7 @@ struct ul_where {
     uint32_t step;
 };
 
-/* Of a transfer: when all steps before it are done, and when it is. */
+/* The events of a transfer: all steps before it are done, and it is done. */
 struct ul_cuda_transfer {
     cudaEvent_t begun, done;
 };

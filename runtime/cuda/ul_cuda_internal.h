@@ -98,7 +98,7 @@ enum ul_result ul_cuda_fail(const struct ul_context *context, struct ul_failure 
    that was forked since, nothing of the context may be touched. */
 cudaError_t ul_cuda_enter(const struct ul_context *context, int *before);
 void ul_cuda_leave(int device, int before);
-/* Of the current device; 0 where it does not say. */
+/* The free bytes of the current device; 0 where it does not say. */
 uint64_t ul_cuda_free_bytes(void);
 /* Steps whose loops are launches. */
 uint64_t ul_cuda_count_apart(const struct ul_context *context);

@@ -148,7 +148,7 @@ enum ul_result ul_cuda_prepare(const struct ul_cuda_library *library, void *hand
                                cudaStream_t stream, struct ul_failure *failure);
 const char *ul_cuda_implementation(const void *handle, uint32_t step, uint32_t call);
 void ul_cuda_count_calls(const void *handle, struct ul_device_calls *count);
-/* Of one that does not run all of its calls. */
+/* What to say of a library that does not run all of its calls. */
 int ul_cuda_note_unused(const struct ul_cuda_library *library, const void *handle,
                         char text[UL_DEVICE_TEXT_BYTES]);
 /* Gives back what every handle has. */

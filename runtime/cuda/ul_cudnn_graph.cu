@@ -375,7 +375,7 @@ static struct shape turned(struct shape shape)
     return shape;
 }
 
-/* Of scores, or one number for each row of them. */
+/* The shape of scores, or of one number for each row of them. */
 static struct shape rows_of(const struct ul_call *call, int64_t columns)
 {
     const int64_t *dims = call->src.dims;

@@ -98,8 +98,8 @@ enum { UL_CUDNN_DESCRIPTORS = 96, UL_CUDNN_NUMBERS = 3 };
 struct ul_cudnn_graph {
     uint32_t descriptor_count;
     cudnnBackendDescriptor_t descriptors[UL_CUDNN_DESCRIPTORS]; /* in the order they were made in */
-    /* Of tensors that a run gives places: 1 + the number of the argument, or, from UL_CALL_ARGS
-     * on, that of a number. */
+    /* Tensors that a run gives places to. Their uids are 1 + the number of the argument, or, from
+     * UL_CALL_ARGS on, that of a number. */
     uint32_t tensor_count;
     int64_t uids[UL_CALL_ARGS + UL_CUDNN_NUMBERS];
     float numbers[UL_CUDNN_NUMBERS];

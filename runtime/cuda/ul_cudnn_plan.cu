@@ -6,11 +6,11 @@
  * that may give other bits from run to run, that round operands or sums to narrower types, and
  * Winograd's method with tiles that lose more digits than those of 4 x 4. Engines that compile
  * their kernels when a plan is made are left out too: for a convolution each took 0.4 to 6 seconds
- * on two cores, and all that is fused here others have beforehand. Of attention all are of these,
- * at 0.6 to 2.3 seconds each; calls that are alike share a plan.
+ * on two cores, and engines that are compiled already have all that is fused here. Attention has no
+ * others; they take 0.6 to 2.3 seconds each, and calls that are alike share a plan.
  *
- * Of the gradient of attention no engine has the note that it gives other bits from run to run; the
- * graph is one of which cudnn-frontend says that it gives the same ones. On devices of compute
+ * No engine for the gradient of attention has the note that it gives other bits from run to run; the
+ * graph is one that gives the same ones, as cudnn-frontend says. On devices of compute
  * capability 10 it asks for an engine that no heuristic offers and that needs no workspace.
  */
 #include "ul_cudnn_graph.h"

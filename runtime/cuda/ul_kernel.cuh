@@ -74,8 +74,8 @@ UL_DEVICE bool ul_fault_is_known(struct ul_where run, int64_t value, int64_t lim
 }
 
 /* What is noted is the least (order, limit, value) of all that is out of range. Threads take turns:
-   since compute capability 7.0 those of a warp proceed independently, so they may wait for it. Of a
-   million, few wait: who finds less noted goes on. */
+   since compute capability 7.0 those of a warp proceed independently, so they may wait for it. Few
+   of a million wait: who finds less noted goes on. */
 UL_DEVICE_COLD void ul_fault_note(struct ul_where run, enum ul_fault kind, int64_t value,
                                   int64_t limit)
 {

@@ -32,7 +32,7 @@
 #define STEP_NONE UINT32_MAX
 #define KERNEL_NAME_BYTES 96
 
-/* Of a run on a device, beside the run itself. */
+/* What a run on a device takes beside the run itself. */
 enum part { PART_IN, PART_OUT, PART_WHOLE, PART_COUNT };
 static const char *const part_names[PART_COUNT] = {"host to device", "device to host", "whole"};
 static const char *const part_keys[PART_COUNT] = {"in_seconds", "out_seconds", "whole_seconds"};
@@ -48,7 +48,7 @@ struct bench {
     double *step_min;     /* of all runs */
     double *step_samples; /* profile_limit of step 0, then of step 1 ... */
     double *step_begin;   /* of the last run that is timed, by ul_now */
-    /* Of steps that begin transfers, what these take, and when in that run; NULL without any. */
+    /* What the transfers take that steps begin, and when in that run; NULL without any. */
     double *moved_samples, *moved_seconds;
     struct ul_span *moved;
     uint32_t *order; /* steps by time, longest first */
@@ -214,7 +214,7 @@ static void sort_steps(struct bench *bench, uint32_t count)
     }
 }
 
-/* Of sorted samples. */
+/* The samples are sorted. */
 static double median(const double *samples, uint64_t count)
 {
     uint64_t half = count / 2;

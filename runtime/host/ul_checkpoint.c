@@ -164,7 +164,7 @@ static int move_bytes(const struct ul_session *s, enum ul_direction direction,
     return result == UL_OK ? UL_EXIT_OK : ul_report_failure(s, NULL, &failure);
 }
 
-/* Of bf16, by way of the second half of `target`. */
+/* What is bf16 is widened, by way of the second half of `target`. */
 static int read_place(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes)
 {
     const struct place *place = context;

@@ -327,7 +327,7 @@ struct ul_resident {
     uint64_t file_bytes; /* pages that are as in their file */
 };
 struct ul_resident ul_pages_resident(void); /* of the process */
-/* Of the pages that the bytes touch; a page between two blocks counts for both. */
+/* Counts the pages that the bytes touch; a page between two blocks counts for both. */
 struct ul_resident ul_pages_of(const void *bytes, uint64_t size_bytes);
 
 /* ---- ul_weights.c ---- */
@@ -470,7 +470,7 @@ int ul_json_write(const struct ul_session *s, const char *path, ul_json_body *bo
                   const void *context);
 
 /* ---- ul_device_memory.c ---- */
-/* Of its runs `asked_count` were those of --iterations. */
+/* `asked_count` of its runs were those of --iterations. */
 void ul_device_memory_print(const struct ul_device_memory *device, uint64_t asked_count);
 /* As the object "device". */
 void ul_device_memory_write(struct ul_json *json, const struct ul_device_memory *device);

@@ -8,7 +8,7 @@
  * what no range takes at that step, and are touched when other steps use them. Not a byte outside
  * of every live range may be touched, nor one of the margins around the arena.
  *
- * Of a device, the arena is fetched after each run, and there are no margins: its one allocation is
+ * On a device the arena is fetched after each run, and there are no margins: its one allocation is
  * of just the arena. What else of the device is taken is measured (ul_device.h), and so is whether
  * its free bytes stay what they are from run to run.
  */

@@ -232,7 +232,7 @@ void ul_options_help(const struct ul_session *s, FILE *out)
           "fit, 5 input or output failed, 6 verification failed, 70 internal error.\n",
           out);
     if (s->model->training != NULL)
-        fputs("Of training: 6 a loss, or gradients at any scale of it, that are not finite, 130\n"
+        fputs("In training: 6 a loss, or gradients at any scale of it, that are not finite, 130\n"
               "interrupted.\n",
               out);
 }

@@ -26,7 +26,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Of an entry of pagemap. */
+/* Bits of an entry of pagemap. */
 #define PAGE_OF_FILE ((uint64_t)1 << 61)
 #define PAGE_SWAPPED ((uint64_t)1 << 62)
 #define PAGE_PRESENT ((uint64_t)1 << 63)
@@ -85,8 +85,8 @@ void ul_pages_release(void)
 #endif
 }
 
-/* Of the pages that making a primitive runs through, those that are there need not come again; but
- * one is made otherwise than the one before, so that some come in any case. */
+/* Making a primitive runs through pages; those that are there need not come again. But one
+ * primitive is made otherwise than the one before, so that some come in any case. */
 void ul_pages_bound(const struct ul_library *library)
 {
     unsigned long long all = 0, of_files = 0;

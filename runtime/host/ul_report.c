@@ -18,8 +18,8 @@ enum fact {
     FROM_FILE = 16
 };
 
-/* Of a result: the first row of it whose facts hold. UL_OK: of any result. Words in braces are
- * those of ul_report_failure. */
+/* The first row of a result whose facts hold is taken. UL_OK: a row of any result. Words in braces
+ * are those of ul_report_failure. */
 static const struct row {
     enum ul_result result;
     unsigned facts;

@@ -225,7 +225,7 @@ static bool is_right_by_norm(const struct ul_session *s, uint32_t output,
     return norm_error(c) <= limit && (limit > F32_LIMIT || c->max_abs <= 10 * limit * c->max_want);
 }
 
-/* Of an output of which elements are outside. */
+/* Some elements of the output are outside. */
 static enum verdict judge(const struct ul_session *s, uint32_t output, const struct comparison *c)
 {
     const struct ul_run_options *options = s->options;

@@ -27,8 +27,8 @@
 
 /* ---- failures, for people ---- */
 
-/* Of UL_DATA_FAULT; `step` names it. As snprintf: what is too long for the text is cut, and the
-   length of the whole is the result. */
+/* The text of a UL_DATA_FAULT; `step` names the step. As snprintf: what is too long for the text is
+   cut, and the length of the whole is the result. */
 static inline int ul_fault_text(char *text, size_t bytes, const struct ul_failure *failure,
                                 const char *step)
 {
@@ -64,7 +64,7 @@ static inline const struct ul_rt_tensor *ul_failure_tensor(const struct ul_model
     return NULL;
 }
 
-/* Of any result, with its numbers, the tensor's name and the device's words. As snprintf. */
+/* The text of any result, with numbers, the tensor's name and the device's words. As snprintf. */
 static inline int ul_failure_text(char *text, size_t bytes, const struct ul_model *model,
                                   const struct ul_failure *failure)
 {
@@ -188,7 +188,7 @@ static inline enum ul_result ul_binding_check(const struct ul_model *model, void
 /* What is in front of the bytes that values are offloaded to: a struct ul_offload. */
 #define UL_BINDING_HEAD_BYTES 64u
 
-/* Of the memory that <prefix>_begin wants beside the arena; 0: none. */
+/* The bytes that <prefix>_begin wants beside the arena; 0: none. */
 static inline uint64_t ul_binding_offload_bytes(const struct ul_model *model)
 {
     return model->offloading != NULL ? model->offload_bytes + UL_BINDING_HEAD_BYTES : 0;

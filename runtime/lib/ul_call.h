@@ -15,7 +15,7 @@
 #define UL_CALL_RANK 6  /* dims of a tensor of a call: groups, and two axes more than space */
 #define UL_CALL_POSTS 8 /* operations that follow in the same call */
 /* src, weights, bias, dst, then one per post-operation that reads; the source's zero point and
-   scales. Of UL_CALL_NBITS two stand behind dst. */
+   scales. UL_CALL_NBITS has two behind dst. */
 #define UL_CALL_ARGS 14
 #define UL_PACK_BLOCKS 4
 
@@ -30,8 +30,8 @@ enum ul_call_kind {
                                    are arguments behind dst (likewise) */
     UL_CALL_MATMUL,             /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
     UL_CALL_NBITS,              /* the same with weights of a few bits; scales and zero points are
-                                   arguments behind dst (ul_nbits.h). Of three axes and more, the
-                                   convolution of src by such weights */
+                                   arguments behind dst (ul_nbits.h). With three axes and more,
+                                   the convolution of src by such weights */
     UL_CALL_MEAN_POOL,          /* the padding left out of the mean */
     UL_CALL_PADDED_MEAN_POOL    /* the padding counted as zeros */
 };
@@ -73,7 +73,7 @@ struct ul_pack {
      * lies in the arena is [K, C, 4, 4]. 0: elements are copied as bits. */
     uint32_t winograd;
     uint32_t element_bytes; /* 4; 2: of f16 or bf16; 1: of i8 */
-    /* Of i8: behind the tiles stand sums of the weights, one i32 for each index of the axes with a
+    /* For i8, sums of the weights stand behind the tiles, one i32 for each index of the axes with a
      * stride here (0: an axis that is summed over), in up to two tables of sum_count words, of
      * which each has a factor (0: the table stays 0; both 0: there are none). They lie
      * sums_offset_bytes from the first weight. */
@@ -215,7 +215,7 @@ struct ul_call {
      * layout. 0: none. The rest of scratch is the library's own. */
     uint64_t src_copy_bytes, dst_copy_bytes, weights_copy_bytes;
     uint64_t scratch_bytes; /* in all; alignment 64. See ul_call_scratch_own */
-    /* Of target cuda: what all addresses are multiples of; whether factors in f32 may be rounded
+    /* For target cuda: what all addresses are multiples of; whether factors in f32 may be rounded
      * to TF32. The residual of UL_POST_SUM is the argument behind the others, and may lie
      * elsewhere than dst. */
     uint32_t align_bytes;
@@ -223,7 +223,7 @@ struct ul_call {
     /* Whether the residual is the sum over the runs of a step. The first run of a step adds nothing
      * to its own result. */
     uint32_t accumulates;
-    /* Of target cuda: the factor of which a product may form the sums along k, too. `bias` is then
+    /* For target cuda: the factor whose sums along k a product may form, too. `bias` is then
      * no operand but their place. Where the library does not form them, they are left to a kernel
      * that stands behind the call. */
     enum ul_call_sums sums_of;
@@ -417,7 +417,7 @@ static inline uint64_t ul_call_scratch_own(const struct ul_call *call)
     return ul_call_scratch_weights(call) + (call->weights_copy_bytes + 63) / 64 * 64;
 }
 
-/* Of target cuda: a library's workspace begins at a multiple of 256, as cuBLASLt asks; scratch
+/* On target cuda a library's workspace begins at a multiple of 256, as cuBLASLt asks; scratch
  * begins at one of 64, so that up to UL_CALL_WORKSPACE_LOSS of its bytes are passed over. */
 #define UL_CALL_WORKSPACE_ALIGN 256
 #define UL_CALL_SCRATCH_ALIGN 64

@@ -115,7 +115,7 @@ struct ul_device_memory {
     const char *uncaptured; /* why runs are not replayed; NULL: they are */
 };
 
-/* Of the last run, by the device's clock. */
+/* What the last run took, by the device's clock. */
 struct ul_device_times {
     double in_seconds;  /* inputs to their places */
     double run_seconds; /* the model */
@@ -130,7 +130,7 @@ struct ul_device_functions {
     enum ul_result (*load)(struct ul_context *context, const struct ul_weights_source *source,
                            struct ul_failure *failure);
     void (*close)(struct ul_context *context); /* NULL is nothing to close */
-    /* Of its runs: the caller's, or its own. */
+    /* The stream of its runs: the caller's, or its own. */
     void *(*stream)(const struct ul_context *context);
     /* The entry point of that number (ul_model.h). Inputs and outputs in memory of the host or of
        the device. NULL: it is in its place in the arena already, or stays there. With a hook, each

@@ -126,7 +126,7 @@ UL_VECTOR_LOOSE(ul_i32v_loose, int32_t, UL_VECTOR_BYTES / 4);
 
 /* ---- data-dependent indexes ---- */
 
-/* Of ul_threads.h, which comes before this where kernels share their work. */
+/* ul_threads.h has these, and comes before this where kernels share their work. */
 #ifndef UL_CRITICAL
 #define UL_CRITICAL
 #define ul_thread() UINT32_MAX

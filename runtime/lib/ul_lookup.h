@@ -14,7 +14,7 @@
 #if UL_VECTOR_BYTES == 64 && defined(__AVX512VBMI__)
 #include <immintrin.h>
 
-/* Of `count` of 64 bytes: bits 0 to 6 are a place in two vectors, bit 7 says in which two. */
+/* Looks up `count` of 64 bytes: bits 0 to 6 are a place in two vectors, bit 7 says in which two. */
 UL_INLINE void ul_lookup_vector(void *to, const void *from, const __m512i table[4], int64_t count)
 {
     const __mmask64 some = count >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << count) - 1;

@@ -369,7 +369,7 @@ enum ul_rt_step_number { /* as ir/training.h has them */
                          UL_RT_STEP_PART,
                          UL_RT_STEP_NUMBERS
 };
-/* Of a checkpoint's entry that says what --quantize was, with a zero at its end. */
+/* Bytes of a checkpoint's entry that says what --quantize was, with a zero at its end. */
 #define UL_RT_QUANTIZE_BYTES 256
 
 struct ul_model;
@@ -403,7 +403,7 @@ struct ul_rt_training {
     bool has_batch_statistics;
     const struct ul_rt_parameter *parameters;
     uint32_t parameter_count;
-    /* Of a dynamic loss scale, numbers of parameters: itself, f32, and steps that were taken, i64.
+    /* The numbers of two parameters of a dynamic loss scale: itself, f32, and steps taken, i64.
        UL_TENSOR_NONE: there is none. */
     uint32_t loss_scale, taken_steps;
     double lora_alpha; /* over the rank: what comes by way of factors is multiplied by it; 0: there
@@ -430,8 +430,8 @@ struct ul_library {
     const struct ul_call *calls;
     /* ul_posts_run where a call has a tail, else NULL. */
     void (*posts)(const struct ul_call *call, float *dst, uint32_t threads);
-    /* Of a process, for it to take what its plan says: resident bytes before a primitive is made,
-     * with those of the pages of code that making one runs through. 0: nobody said. */
+    /* For a process to take what its plan says: resident bytes before a primitive is made, with the
+     * pages of code that making one runs through; and the bytes of these pages. 0: nobody said. */
     uint64_t start_bytes;
     uint64_t making_bytes;
     /* Called with the table wherever other code of the library runs next while primitives are made;

@@ -35,7 +35,7 @@
 #define UL_CRITICAL
 #endif
 
-/* Of a region: this thread, and its items. */
+/* This thread of a region, and its items. */
 struct ul_share {
     int64_t thread;
     int64_t begin, end;

@@ -39,8 +39,8 @@ static inline void ul_train_init(const struct ul_model *model, struct ul_trainer
 
 /* ---- the numbers of a step ---- */
 
-/* base to the power of count, which is at most 2^-53 count off, relative to it. Of libm's pow alone
-   a process would hold 0.3 MiB. */
+/* base to the power of count, which is at most 2^-53 count off, relative to it. libm's pow alone
+   would take 0.3 MiB of a process. */
 static inline double ul_train_power(double base, uint64_t count)
 {
     double power = 1.0;

@@ -7,7 +7,7 @@
 
 Measures a profile of this machine once, and with it makes the sweep of each network of models/ at
 full size (or small, or of a folder): all its plans from the one without a budget to the smallest.
-Of these the first, the last and as many evenly between as --rungs says are compiled with their
+The first, the last and as many evenly between as --rungs says are compiled with their
 bytes as the budget of the buffer (--budget-of process: of the process) and run with --bench.
 
 predicted  milliseconds of the plan

@@ -31,7 +31,7 @@ if nvcc=$(find_nvcc); then
     export NVCC=$nvcc
     folders=$(cuda_folders "$nvcc")
     use_cuda "$folders"
-    # Of a Python package the compiler does not know.
+    # The compiler does not know the cuDNN of a Python package.
     if [ -n "${CPLUS_INCLUDE_PATH:-}" ] && [[ $CUDA_LIBRARIES != *"cudnn "*"not found"* ]] &&
         [[ " $* " != *" --with-cudnn "* && " $* " != *" --target "* ]]; then
         more=(--with-cudnn on)

@@ -132,8 +132,8 @@ def save_data(name, **tensors):
 
 
 def record_near():
-    """Of doubled.onnx: an element next to zero that is off by less than sums in another order differ by; one of
-    many that is far away, which the norm alone would forgive."""
+    """Data for doubled.onnx: an element next to zero that is off by less than sums in another order differ by; one
+    of many that is far away, which the norm alone would forgive."""
     x = numpy.random.default_rng(1).standard_normal((400, 400)).astype("float32")
     x[0, 0] = 0
     for name, off in (("near_data", 1e-5), ("far_data", 5e-2)):
@@ -143,8 +143,8 @@ def record_near():
 
 
 def save_sequences():
-    """Of between.onnx and scores.onnx, a file for a sequence: right, of other numbers, of a tensor too few, of
-    another message, and of maps."""
+    """Data for between.onnx and scores.onnx, a file for a sequence: right; with other numbers, a tensor too few, or
+    another message; and with maps."""
     x, pair, more, z = (numpy.float32(values) for values in ([1, 2], [3, 4], [5, 6, 7], [8, 9, 10]))
     right = [more, x, pair]
     cases = {"seq_data": (right, "t"), "seq_unnamed": (right, ""), "seq_wrong": ([more, x, pair + 1], "t"),

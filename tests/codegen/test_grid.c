@@ -400,7 +400,7 @@ static uint32_t launches_of(struct ul_arena *arena, const char *graph)
     return count(print(arena, graph, &scratch_bytes), "UL_LAUNCH(");
 }
 
-/* Of two directions too, where their functions are the same. */
+/* So is one of two directions, where their functions are the same. */
 static void a_step_of_a_cell_is_one_launch(void **state)
 {
     (void)state;

@@ -35,8 +35,8 @@ static uint64_t kept_bytes(void *context, const struct ul_call *call)
     return keeps->bytes[call->dst.dims[1] - 1];
 }
 
-/* Of lines of `length` elements in one channel three convolutions, into 1, 2 and 3 channels. Says
- * of each whether it is a call. */
+/* Says of each of three convolutions whether it is a call: they go over lines of `length` elements
+ * in one channel, into 1, 2 and 3 channels. */
 static void choose(int length, const struct keeps *keeps, const char *wanted)
 {
     struct keeps copy = *keeps;

@@ -161,7 +161,7 @@ static void gates_are_one_function(void **state)
     expect(CONV BARE OUT(7, "g") " = HardSigmoid n1 \"g\" (%6) {alpha=0.16666667, beta=0.5}\n" OUT(
                8, "z") " = Mul n2 \"z\" (%7, %6)\nreturn %8\n",
            "hard swish");
-    /* Of something else, or with the gate needed elsewhere, it is no call. */
+    /* With another function, or where the gate is needed elsewhere, it is no call. */
     expect(CONV BARE OUT(7, "g") " = Tanh n1 \"g\" (%6)\n" OUT(
                8, "z") " = Mul n2 \"z\" (%6, %7)\nreturn %8\n",
            NULL);

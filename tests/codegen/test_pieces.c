@@ -87,7 +87,7 @@ static void rows_of_a_convolution(void **state)
     assert_true(answer(&fixture, &whole.call, 8, &middle));
     assert_true(answer(&fixture, &whole.call, 11, &other));
     assert_true(answer(&fixture, &whole.call, 16, &bottom));
-    /* Of the same implementation, on the same weights; pieces of one shape are one call. */
+    /* They have the same implementation and the same weights; pieces of one shape are one call. */
     assert_string_equal(top.call.implementation, whole.call.implementation);
     assert_ptr_equal(top.call.pack, whole.call.pack);
     assert_memory_equal(&middle.call, &other.call, sizeof other.call);

@@ -72,7 +72,7 @@ static void weights_of_memory_are_waited_for(void **state)
     assert_int_equal(ul_profile_cost(&profile, &work, &cold, 1), 405);
 }
 
-/* Of weights that a cache would hold within a run the first round finds nothing in it, where the
+/* A cache would hold the weights within a run. The first round finds none of them in it, where the
  * profile says so; later rounds do. */
 static void weights_are_forgotten_between_runs(void **state)
 {

@@ -106,7 +106,7 @@ static void blocks_run_in_waves(void **state)
     assert_about(ul_waves_of_blocks(h100(), 264, 2).work, 1);
 }
 
-/* Of operands in 32 bits the units that are no tensor cores have enough by any tile. */
+/* Units that are no tensor cores have enough operands in 32 bits by any tile. */
 static void tiles_reach_a_share_of_the_peak(void **state)
 {
     (void)state;

@@ -176,7 +176,7 @@ def waits(code):
 
 
 def missing_widths(text, words):
-    """Of loads and stores: how many bits the text moves at once, and no instruction does."""
+    """Widths in bits that the text loads or stores at once, and no instruction does."""
     size = {"float": 32, "uint16_t": 16, "ul_bits16": 16, "uint8_t": 8, "ul_byte": 8}
     types = {match[2]: match[1] for match in re.finditer(r"(\w+) \*(?:const )?(b\d+)\b", text)}
     loads = [(types.get(place or "", kind), count) for count, kind, place in re.findall(

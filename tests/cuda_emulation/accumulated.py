@@ -80,7 +80,7 @@ class Trainer:
             self.plan, *words)
 
     def losses(self, steps=8, **environment):
-        """Of each step; and the parameters behind them."""
+        """The loss of each step, and the parameters after them."""
         paths = [os.path.join(self.folder, name) for name in ("x.npy", "y.npy", "m.csv", "c.npz")]
         run(self.program, "--data", paths[0], "--labels", paths[1], "--metrics", paths[2], "--save",
             paths[3], "--steps", str(steps), "--seed", "1", **environment)

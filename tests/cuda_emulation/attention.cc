@@ -47,7 +47,7 @@ const std::vector<struct engine> engines = {
 
 /* ---- running ---- */
 
-/* Of one query. */
+/* Runs one query. */
 void run_query(const struct job &job, int64_t b, int64_t h, int64_t i, std::vector<float> &weights)
 {
     int64_t keys = job.k.dims[3], group = h / (job.q.dims[1] / job.k.dims[1]);

@@ -88,7 +88,7 @@ struct pointwise {
     int64_t axis;
 };
 
-/* Of that mode and computed in that type; with as many operands. */
+/* An operation of that mode, computed in that type, with as many operands. */
 static inline struct pointwise take_pointwise(struct reader *reader, cudnnPointwiseMode_t mode,
                                               int operands, cudnnDataType_t type = CUDNN_DATA_FLOAT,
                                               bool is_kept = false)

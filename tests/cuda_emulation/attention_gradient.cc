@@ -66,7 +66,7 @@ const std::vector<struct engine> engines = {
 
 /* ---- running ---- */
 
-/* Of one head; `b`, `h`. */
+/* The gradients of head `h` of batch `b`. */
 struct head {
     const struct job &job;
     int64_t b, h;

@@ -176,7 +176,7 @@ def quantized(net, x, scale):
 
 @case(cublaslt=2)
 def sums(net):
-    """Of integers: not where 8 bits are made of them, nor of 18 columns."""
+    """Sums of integers: no call where 8 bits are made of them, or where there are 18 columns."""
     x = quantized(net, net.input("x", 12, 32), 0.02)
     a = net.node("Relu", net.node("Mul", integers(net, x, 32, 24), net.number(2e-4)))
     b = net.node("Add", integers(net, quantized(net, a, 0.05), 24, 20), net.weight(20))
@@ -327,7 +327,7 @@ def attend(net, q, k, v, *masks, **attributes):
 
 @case(HALVES, cudnn=3)
 def attention(net):
-    """Of odd lengths, with a mask for all heads; layers that are alike share a plan."""
+    """Attention of odd lengths, with a mask for all heads; layers that are alike share a plan."""
     q, k, v = (net.input(name, 2, 3, length, 64) for name, length in zip("qkv", (13, 29, 29)))
     mask = net.weight(2, 1, 13, 29, scale=1)
     a = attend(net, q, k, v, mask)

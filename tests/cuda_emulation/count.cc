@@ -4,9 +4,9 @@
  * for each access, and here these are not the sanitizer's but count. Copies and calls of libraries
  * count their operands.
  *
- * Of each launch (kernel, copy, call): bytes that threads read and write, and the sectors of 32
- * bytes among them, each once, which is what memory behind a cache that holds it all would move.
- * Of kernels also what they say themselves: packs that are moved whole, what is moved one by one
+ * Counted of each launch (kernel, copy, call): bytes that threads read and write, and the sectors of
+ * 32 bytes among them, each once, which is what memory behind a cache that holds it all would move.
+ * Kernels also say for themselves: packs that are moved whole, what is moved one by one
  * because a place is not aligned, and products on tensor cores.
  * Without that variable at building nothing here is called.
  */

@@ -56,10 +56,10 @@ void device_open();
 void device_close();
 /* Between the two: not by a kernel that has not waited yet for those before it. */
 void device_shut(bool shut);
-/* Of a kernel's blocks, how many a multiprocessor holds at once; static shared memory, which nobody
+/* How many of a kernel's blocks a multiprocessor holds at once; static shared memory, which nobody
    knows before it runs, is not counted. 0: it may not have so much of what a launch says. */
 uint64_t blocks_resident(const void *function, uint64_t threads, size_t rest_bytes);
-/* Of shared memory beside its arrays, what it asked for; 0: it did not. */
+/* How much shared memory it asked for beside its arrays; 0: it did not. */
 size_t rest_bytes_asked(const void *function);
 /* Where a range of memory lies: whole in one allocation of the device, in page-locked memory, or
    elsewhere; -1: partly, or where nothing is any more. */
@@ -75,7 +75,7 @@ cudaError_t capture_forbids();
 /* ---- count.cc: what steps move, where UL_EMULATE_COUNT names a file ---- */
 
 #define UL_EMULATE_NO_STEP UINT32_MAX
-/* Of what is enqueued now. */
+/* The step of what is enqueued now. */
 uint32_t count_step(void);
 void count_memory(const void *begin, size_t size_bytes);
 /* A launch of the step, of the kernel of that name; what is touched until its end is counted. */

@@ -416,7 +416,7 @@ void orders_free(struct block *block)
     block->orders = NULL;
 }
 
-/* Of a round of threads that meet: at the barrier, which is number 0, or of a warp. */
+/* The order of a round of threads that meet: at the barrier, which is number 0, or in a warp. */
 char *order_of([[maybe_unused]] size_t number, [[maybe_unused]] uint64_t round)
 {
 #if defined(UL_EMULATE_RACE)

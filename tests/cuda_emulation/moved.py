@@ -39,7 +39,7 @@ def call(command, passes=(0,), **environment):
 
 
 def measure(ullage, model, options, folder):
-    """Of each step: its name, its plan's bytes, those counted, all that threads touch."""
+    """For each step its name, its plan's bytes, those counted, and all that threads touch."""
     program, counts = os.path.join(folder, "program"), os.path.join(folder, "counts.tsv")
     plan = json.loads(call([ullage, "plan", model, "--target", "cuda", *options, "--json", "-"]))
     call([ullage, "compile", model, "--target", "cuda", *options, "-o", program],

@@ -785,8 +785,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 }
 
 /* What an update may change: what a kernel is given, from where and to where is copied; not which
- * nodes there are. Of two kernels of one kind the function may be another one on a device, but not
- * here: the same steps launch the same kernels. */
+ * nodes there are. On a device two kernels of one kind may have different functions, but not here:
+ * the same steps launch the same kernels. */
 static bool is_same_node(const struct node &a, const struct node &b)
 {
     return a.op.kind == b.op.kind && a.op.name == b.op.name && a.after == b.after &&

@@ -50,7 +50,7 @@ def run(*command, code=0, **settings):
 
 
 def outputs(program, order=0, repeat="2", **settings):
-    """Of runs that are replayed; of one run alone, which is not, on an arena without old results."""
+    """The outputs of runs that are replayed; or of one run alone, which is not, on an arena without old results."""
     run(program, "--random", "1", "--repeat", repeat, "--output-npz", "o.npz", UL_EMULATE_ORDER=str(order), **settings)
     with open("o.npz", "rb") as file:
         return file.read()

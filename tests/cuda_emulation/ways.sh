@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Networks of models/, scaled down, by target cuda on the host, in ways that the other tests do not
-# go: arenas aligned to 8 bytes, a file of choices, buffers of the caller's that change. Of buffers
-# that change two cases more: gemm_caller, one library call that has them all, and digits_caller, a
-# model that trains by micro-batches.
+# go: arenas aligned to 8 bytes, a file of choices, buffers of the caller's that change. Two
+# more cases have buffers that change: gemm_caller, one library call that has them all, and
+# digits_caller, a model that trains by micro-batches.
 #
 # usage: tests/cuda_emulation/ways.sh ULLAGE [FILTER]
 # exit: 0 all right, 6 some are not, 77 no Python packages to make the networks with

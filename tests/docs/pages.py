@@ -72,7 +72,7 @@ def prompts(lines, begin, end, prefix, first, goes_on, kind, marks):
 
 
 def file_name(text):
-    """Of a block whose first line is a comment that begins with the name of a file."""
+    """The file that a block becomes: its first line is a comment that begins with the name."""
     found = re.match(r"(?:/\*|//|#|<!--|--) *([\w./-]+\.\w+|Makefile|CMakeLists\.txt)\b", text)
     return found.group(1) if found else None
 

@@ -29,7 +29,7 @@ MARK = "\1"  # around the exit codes behind what each prints
 
 
 def page_paths(folders_alone=False):
-    """Of all pages, relative to the root; or of those that have no test of their own."""
+    """The paths of all pages, relative to the root; or of those that have no test of their own."""
     paths = []
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(name for name in folders if name not in ("build", "shared") and not name.startswith("."))

@@ -56,7 +56,7 @@ WIDTH = 8  # of what products are of
 
 
 def operands(case, values):
-    """Of queries, keys and values, [batch, position, heads * elements], in a network of x."""
+    """Queries, keys and values, [batch, position, heads * elements], in a network of x."""
     if not case.get("net"):
         values["axes"] = numpy.array([1], dtype=numpy.int64)
         mean = helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=1)

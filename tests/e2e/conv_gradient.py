@@ -46,7 +46,7 @@ IMAGE = 5  # channels of the first one's source
 
 
 def places(case):
-    """Of the second one's result."""
+    """The spatial dimensions of the second one's result."""
     source, rank = case["source"][2:], len(case["kernel"])
     pads, steps = case.get("pads", [0] * 2 * rank), case.get("strides", [1] * rank)
     taps = case.get("dilations", [1] * rank)

@@ -40,7 +40,7 @@ def find(plan, class_name, number=0):
 
 
 def set_range(column, change):
-    """Of the first activation."""
+    """Changes the range of the first activation."""
     def edit(plan):
         i = find(plan, "other_activations")
         plan["ranges"][column][i] = change(plan["ranges"][column][i])

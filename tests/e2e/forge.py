@@ -8,9 +8,9 @@ Every value of plans of all kinds is changed, one at a time: numbers by one and 
 also to twice as much and 0), texts, flags turned, entries of lists left out and said twice. `check`
 must refuse each with exit 2, 3 or 6 unless docs/plan-format.md has its place among what is the
 planner's word, what was given, or what may be chosen otherwise; the program's own list is the same.
-Of options one may be left out; each that is there stands as `plan` writes it, once.
+An option may be left out; each that is there stands as `plan` writes it, once.
 The planner's word has bounds: what is far from it (FAR) must be refused but in FREE places.
-The plan itself is taken, and `check` names what of it is of these kinds. Of columns the first and
+The plan itself is taken, and `check` names what of it is of these kinds. In columns the first and
 the last entry are changed, with --all each, and more plans and values.
 Exit: 0 ok, 1 a forged plan was taken, 77 a package is missing.
 """

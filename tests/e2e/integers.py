@@ -244,7 +244,7 @@ def conv_few_16(m):
 
 
 def floats_few(m):
-    """Of activations in floats."""
+    """Weights of few bits beside activations in floats."""
     x = m.input(m.rng.normal(0, 1, (1, 7, 13, 12)).astype(np.float32))
     m.output(m.op("Conv", x, m.few((9, 7, 3, 3), signed=False, zero="channels"), pads=[1, 1, 1, 1]))
     m.output(m.op("ConvTranspose", x, m.few((7, 5, 3, 3), axis=1)))

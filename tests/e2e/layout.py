@@ -6,8 +6,8 @@
 
 The rungs of a network's sweep (small, of models/make.py) say which regions there are. Each choice of
 some of them is compiled with --row-major, and so is the program of a rung that lays some out so;
-their plans pass `check`, programs pass --guard, and outputs are the first program's, to rounding. Of
-a model with attention beside convolutions the plans of all rungs pass `check`.
+their plans pass `check`, programs pass --guard, and outputs are the first program's, to rounding. The
+plans of all rungs of a model with attention beside convolutions pass `check`.
 Exit: 0 ok, 1 outputs differ or a command failed, 77 a Python package is missing.
 """
 

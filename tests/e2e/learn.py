@@ -138,7 +138,7 @@ def adafactor(case, t, lr, decay, w, state, name, g):
     w[name] = w[name] * (1 - lr * decay) - alpha * u / max(1, root(u) / case.get("clip_update", 1))
 
 
-# Of a parameter, what one neuron of a result sums over.
+# The dimension of a parameter that one neuron of a result sums over.
 SUMS = {"w1": 0, "w2": 1, "b1": 0, "b2": 0}
 
 
@@ -519,7 +519,7 @@ def check_drawn(args, folder):
 
 
 def check_kept(args, folder, constants):
-    """Of ones, 0.6 are kept as 1 / 0.6: their mean is 1, but for chance."""
+    """0.6 of all ones are kept, as 1 / 0.6: their mean is 1, but for chance."""
     model, program = os.path.join(folder, "k.onnx"), os.path.join(folder, "k")
     nodes = [*constants, helper.make_node("Mul", ["x", "w"], ["m"]),
              helper.make_node("Dropout", ["m", "ratio", "train"], ["d"]),

@@ -26,7 +26,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DIGITS = os.path.join(HERE, "..", "..", "models", "digits")
 FORM = {"CMakeLists.txt", "LICENSE", "Makefile", "digits-config.cmake", "digits.c", "digits.h", "digits.pc",
         "library.c", "weights.S", "weights.bin"}  # fmt: skip
-# Of digits on target c, beside FORM: the model's description; its runs; kernels and their floats; their
+# What digits on target c has beside FORM: the model's description; its runs; kernels and their floats; their
 # products; weights that are loaded; what library.c answers.
 DIGITS_C = {"ul_model.h", "ul_run.h", "ul_kernel.h", "ul_scalar.h", "ul_contract.h", "ul_weights.h", "ul_binding.h"}
 # Models, how they are compiled for target c, and what they have more than digits, or do without.

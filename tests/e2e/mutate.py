@@ -347,7 +347,7 @@ def differs(subject, plan):
 
 
 def check(subject, names):
-    """Of the plans of these names those that are taken, and what went wrong: {name: text}."""
+    """The plans of these names that are taken, and what went wrong: {name: text}."""
     done = run([subject.options.ullage, "check", *subject.consts, subject.path, *names], cwd=subject.folder)
     if done.returncode in (0, 2, 6):
         taken = {line.split(":")[0] for line in done.stdout.splitlines()}

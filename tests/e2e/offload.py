@@ -42,7 +42,7 @@ SHIM = """
 #include <sys/types.h>
 #include <unistd.h>
 static int calls;
-/* Of a file without a name. */
+/* Whether the next call on a file without a name fails. */
 static int gives_out(int file, const char *name)
 {
     struct stat status;

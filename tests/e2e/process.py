@@ -10,7 +10,7 @@
                                     and programs that train models/digits
     process.py random ULLAGE PEAK   a hundred of those, a quarter of them under budgets
 
-Of a program under a budget: the plan's process_bytes are within the budget, never below the peak
+A program under a budget is held to this: the plan's process_bytes are within the budget, never below the peak
 (resident bytes and page tables, by peak.c) of a run and of --bench, and above it by at most 3 % or 1 MiB; and it runs in a
 memory cgroup of exactly the budget, where this machine lets make one. Without a budget the same
 holds of several plain runs, each of which has its pages elsewhere (docs/promise.md).

@@ -48,7 +48,7 @@ def initializers(path):
 
 
 def check_base(bits):
-    """Of baseBITS.onnx: blocks of 32 along k, each of few numbers near what they were."""
+    """baseBITS.onnx has blocks of 32 along k, each of few numbers near what they were."""
     was, base = initializers("m.onnx"), initializers(f"base{bits}.onnx")
     for name in SIZES:
         columns = [(was[name].T, base[name].T), (was[name], base[name])][name == "w2"]
@@ -106,7 +106,7 @@ def check_bits(args, bits, *words, ways, optimizer="adamw"):
 
 
 def check_export(args):
-    """Of got.npz, beside 4 bits; what was trained to is the first loss of the step behind it."""
+    """got.npz is exported beside 4 bits; what was trained to is the first loss of the step after it."""
     compile_trainer(args, "--quantize", "int4:*")
     want = float(learn("next.npz", 1, "--init", "got.npz")[0])
     for name, apart in (("merged.onnx", []), ("apart.onnx", ["--apart"])):
@@ -131,7 +131,7 @@ def check_refused(args):
 
 
 def check_parts(args):
-    """Of the network without what is of a fixed batch."""
+    """The network without what has a fixed batch, whole and in parts."""
     model = onnx.load("m.onnx")
     del model.graph.node[:2]
     model.graph.node[0].input[0] = "x"

@@ -148,7 +148,7 @@ def floats():
 
 
 def error(model, folder):
-    """Of what the program made of such a model, beside onnx's evaluation, which knows scales of
+    """How far the program's result of such a model is from onnx's evaluation, which knows scales of
     the result's type alone."""
     for tensor in model.graph.initializer:
         if tensor.data_type == TensorProto.FLOAT16:

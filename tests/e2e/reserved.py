@@ -87,7 +87,7 @@ def plain_weights(plan):
 
 
 def faults(name, text, cpu, c):
-    """Of what target cpu needs beyond c."""
+    """What is wrong with what target cpu needs beyond c."""
     rows = cpu.get("for_library", dict.fromkeys(LABELS, 0))
     allowed = cpu["rows"]["scratch"] + rows["packing_bytes"] + cpu["rows"]["alignment"]
     if name in OPERANDS:

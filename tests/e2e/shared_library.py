@@ -37,7 +37,7 @@ WARNINGS = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
 OK = 0
 OFFLOAD = ["--offload", "host", "--budget", "400KiB", "--budget-of", "arena"]
 OFFLOAD = {"c": OFFLOAD, "cpu": [], "cuda": OFFLOAD}
-# Of the device: arrays are memory of the host, of which it has copies.
+# On the device arrays are memory of the host, of which it has copies.
 IO = {"c": "caller", "cpu": "caller", "cuda": "arena"}
 NEEDS = {"libc", "libm", "libdl", "librt", "libpthread", "libstdc", "libgcc_s", "ld", "libgomp", "libdnnl", "libul_emulate"}
 NVCC = os.environ.get("NVCC") or shutil.which("nvcc", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")

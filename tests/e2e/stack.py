@@ -9,7 +9,7 @@ A model is emitted with its weights as read-only data and the caller's buffers, 
 Makefile with -O2 and with -O3. The stack that plan.json and MODEL_STACK_BYTES say is no less than the
 worst path of gcc's own frames (-fcallgraph-info=su) below model_init, model_run and what trains, and than a run
 wrote of a painted stack (paint.c); above the larger of these by no more than as much again, or 4 KiB.
-Of target cpu, where libraries take stack too, the painted stack alone tells; a plan that a budget
+On target cpu, where libraries take stack too, the painted stack alone tells; a plan that a budget
 leaves no call counts neither the library's stack, nor its state, nor kernels that do not run. The code that plan.json
 says for flash is no less than the sections of model.o, by -O2.
 
@@ -156,7 +156,7 @@ def emitted(ullage, model, options, folder):
 
 
 def check_model(ullage, name, model, options, work):
-    """Of target c, by both levels of optimisation."""
+    """The stack on target c, by both levels of optimisation."""
     is_rom = "rom" in options
     folder = os.path.join(work, name)
     plan, bound = emitted(ullage, model, ["--target", "c", *options], folder)
@@ -178,7 +178,7 @@ def check_model(ullage, name, model, options, work):
 
 
 def check_library(ullage, name, model, work):
-    """Of target cpu, by one thread: what oneDNN takes is within what the plan leaves for it."""
+    """The stack on target cpu, by one thread: what oneDNN takes is within what the plan leaves for it."""
     folder = os.path.join(work, name + "_cpu")
     plan, bound = emitted(ullage, model, ["--target", "cpu", "--threads", "1", *ROM], folder)
     run(["make", "CFLAGS=-O2", "model.o", "rom.o"], folder)
@@ -191,7 +191,7 @@ def check_library(ullage, name, model, work):
 
 
 def check_callless(ullage, name, model, work):
-    """Of target cpu, at the smallest budget, where kernels of ours do all: no library is counted."""
+    """The stack on target cpu, at the smallest budget, where kernels of ours do all: no library is counted."""
     folder = os.path.join(work, name + "_callless")
     options = ["--target", "cpu", "--threads", "1", *ROM]
     whole = json.loads(run([ullage, "plan", model, *options, "--json", "-"]))

@@ -162,7 +162,7 @@ def check_trainer(ullage, target, optimizer, start, samples, schedule=None, pads
 
 
 def check_export(ullage, samples):
-    """Of the last trainer: as right in onnxruntime as it said itself."""
+    """The last trainer is as right in onnxruntime as it said itself."""
     out = run(
         "./trainer", "--data", "x.npy", "--labels", "y.npy", "--epochs", "30", "--save", "c.npz",
         "--val", "x.npy", "y.npy"

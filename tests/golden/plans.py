@@ -13,7 +13,7 @@ The models are the small form of all networks of models/, the trained one, ONNX'
 ULLAGE_DATA names a folder with light/, some of tests/e2e/nasty.py and of ONNX's node tests. DIR may
 hold others: X.onnx, and X.options with more options, files relative to DIR.
 
-A line is `model target options | what`. Of a plan, that is
+A line is `model target options | what`. For a plan, `what` is
     plan=      a hash of order and alternatives (the columns ORDER of its steps, in turn) and of
                RANGE of all ranges, sorted: neither names nor numbers of values are in it
     reserved=, cost=, fits=no where a budget is not met, exit=N where there is no plan
@@ -68,7 +68,7 @@ NETWORK["c"]["--order dp"] = NETWORK["cpu"]["--order dp"] = False
 NETWORK_THREADS = {"": True, "--precision bf16": False}
 SMALL = FEW | {"": True}
 SMALL_THREADS = {"": False}
-# Of target c no instructions but those that every machine has; the compiler is most of the time.
+# On target c no instructions but those that every machine has; the compiler is most of the time.
 BUILD = {"c": ["--cflags", "-O0", "--march", "none"], "cpu": ["--cflags", "-O0"]}
 
 QUICK = set("""digits gpt2 lstm_bi mobilenet_v2 qdq_convnet unet nasty_if_in_loop nasty_scan_reverse

@@ -380,7 +380,7 @@ class Ours:
         return [np.load(f"{self.folder}/own_{i}.npy") for i in range(len(names))]
 
     def losses(self):
-        """Of the first steps on the peers' batch, given again and again; None where a trainer has further inputs."""
+        """Losses of the first steps on the peers' batch, given again and again; None where a trainer has further inputs."""
         source = np.load(os.path.join(self.args.work, self.case.tag, "inputs.npz"))
         names = [name for name in source.files if name != "labels"]
         if len(names) != 1:

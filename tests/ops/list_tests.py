@@ -251,7 +251,7 @@ def as_markdown(rows):
         "",
         "Made by `tests/ops/list_tests.py` from the tests of `data.sh`; do not edit.",
         "",
-        f"Of {len(rows)} tests {len(rows) - len(out)} are in scope ({with_constants} of them take "
+        f"{len(rows) - len(out)} of {len(rows)} tests are in scope ({with_constants} of them take "
         f"inputs that `--const` fixes at compile time) and {len(out)} are out:",
         "",
         "| reason | tests |",
@@ -260,7 +260,7 @@ def as_markdown(rows):
     reasons = sorted({row[6] for row in out})
     for reason in reasons:
         lines.append(f"| {reason} | {sum(row[6] == reason for row in out)} |")
-    lines += ["", "Of those in scope these may differ by more than others:", "",
+    lines += ["", "These of them may differ by more than others:", "",
               "| test | by | reason |", "|---|---|---|"]
     lines += [f"| {test} | {atol} | {reason} |" for test, (atol, reason) in NOISE.items()]
     lines += ["", "| test | operators | reason |", "|---|---|---|"]

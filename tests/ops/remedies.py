@@ -3,9 +3,9 @@
 """Every refusal says what helps, or nothing: each remedy that a message names is tried.
 
 The models are ONNX's tests that are out of scope (out_of_scope.md), the frontend's cases and what is made
-here. Of each that `ullage plan` refuses, the options in the message are given (--dim, --shape, --const with
-data of the test or zeros, --output), and it must be planned then, or refused for something else, of which the
-same is asked. Prints a table: model, exit code, remedy, what came of it.
+here. Where `ullage plan` refuses one, the options in the message are given (--dim, --shape, --const with data
+of the test or zeros, --output). Then it must be planned, or refused for something else, of which the same is
+asked. Prints a table: model, exit code, remedy, what came of it.
 
 usage: remedies.py ULLAGE [--table]
 exit: 0, 1 where a remedy does not help, 77 where data.sh has no tests

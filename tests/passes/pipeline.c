@@ -214,7 +214,7 @@ static void small_beside_weights(void **state)
     }
 }
 
-/* Of many such results all together are stored until the weights have grown by 1/256. */
+/* Many such results are stored until all together have made the weights grow by 1/256. */
 static void small_together(void **state)
 {
     enum { MANY = 20, BIG = 4000000, STORED = BIG / 256 / 1500 };

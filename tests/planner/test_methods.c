@@ -221,7 +221,7 @@ static void test_named_methods_run(void **state)
     ul_arena_done(&arena);
 }
 
-/* Of ten forward steps the third and the sixth are kept, so that four before the sixth run again,
+/* The third and the sixth of ten forward steps are kept, so that four before the sixth run again,
  * once. */
 static void test_given_values_are_kept(void **state)
 {

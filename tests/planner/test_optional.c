@@ -130,7 +130,7 @@ static void test_what_is_shared_counts_once(void **state)
     ul_arena_done(&f.arena);
 }
 
-/* Of the stack a plan takes what the deepest of its ways takes, with what is beside. */
+/* A plan takes as much stack as the deepest of its ways, with what is beside. */
 static void test_the_deepest_stack_counts(void **state)
 {
     (void)state;

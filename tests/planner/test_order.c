@@ -317,7 +317,7 @@ static void test_orders_are_the_best_there_are(void **state)
     assert_int_equal(open[UL_ORDER_ANNEAL], 0);
 }
 
-/* Of graphs too large for all orders, with takeovers: seeds change which orders are found, never
+/* In graphs too large for all orders, with takeovers, seeds change which orders are found, never
  * that they are orders, nor what their peaks are. */
 static void test_seeds_draw(void **state)
 {

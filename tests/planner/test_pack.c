@@ -247,7 +247,7 @@ static struct ul_pack_buffer *buffers_of_training(struct ul_arena *arena, uint64
     return buffers;
 }
 
-/* Of 40 such 33 are packed at their bound; first-fit that learns nothing does 25. */
+/* 33 of 40 such are packed at their bound; first-fit that learns nothing does 25. */
 static void test_stack_learns_what_did_not_fit(void **state)
 {
     (void)state;

@@ -307,7 +307,7 @@ static bool stays(struct mutant *m, uint32_t p)
     return is;
 }
 
-/* Of the ranges of what moves. */
+/* Whether the range is of a value that moves. */
 static bool moves(const struct mutant *m, uint32_t r)
 {
     uint32_t value = m->plan->ranges[r].value;
@@ -350,7 +350,7 @@ static bool home_other(struct mutant *m, uint32_t r)
     return moves(m, r);
 }
 
-/* Of the plan as a whole. */
+/* Changes the plan as a whole, once. */
 static bool capacity_less(struct mutant *m, uint32_t at)
 {
     m->problem->spaces[1].capacity_bytes = m->plan->reserved_bytes[1] - 1;

@@ -377,7 +377,7 @@ def test_a_library_is_kept_and_loaded():
 
 
 def test_paths_of_any_name():
-    """Of a file that is called - too, which is standard output elsewhere."""
+    """A file may be called - too, which is standard output elsewhere."""
     with tempfile.TemporaryDirectory() as folder:
         before = os.getcwd()
         os.chdir(folder)
@@ -566,7 +566,7 @@ def list_of_session(number):
 
 
 def test_an_interrupt_leaves_nothing():
-    """Of the process alone, as notebooks send it: no compiler that goes on, no file."""
+    """An interrupt of the process alone, as notebooks send it, leaves no compiler that goes on, and no file."""
     code = ("import signal, sys, ullage; signal.signal(signal.SIGINT, signal.default_int_handler); "
             "ullage.compile(sys.argv[1], target='c', dims={'N': 1}, cc=sys.argv[2])")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:

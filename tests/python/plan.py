@@ -46,7 +46,7 @@ def test_import_needs_nothing():
 
 
 def test_plan_is_that_of_the_command_line():
-    """Of a library as Python calls it; with the command line's defaults, of a program."""
+    """The plan is that of a library as Python calls it; with the command line's defaults, of a program."""
     words = ["plan", MODEL, "--target", "c", "--dim", "N=1"]
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "plan.json")

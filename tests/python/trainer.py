@@ -248,7 +248,7 @@ def test_evaluation_in_micro_batches():
 
 
 def test_labels():
-    """Of any integers, but what is none of the loss's, or no class."""
+    """Labels may be any integers, but for what is no label of the loss, or no class."""
     trainer = classifier()
     x = numpy.zeros((8, 4), numpy.float32)
     right = numpy.array([0, 1, 2, 0, 1, 2, 0, 1])
@@ -333,7 +333,7 @@ class CommandLine:
         return os.path.join(self._folder, name)
 
     def losses(self, steps, *options):
-        """Of the steps up to that one; they end in c.npz."""
+        """The losses of the steps up to that one; they end in c.npz."""
         if os.path.exists(self.at("m.csv")):
             os.unlink(self.at("m.csv"))  # a training that goes on would add to it
         subprocess.run([*self._run, "--steps", str(steps), "--save", self.at("c.npz"),
@@ -408,7 +408,7 @@ def test_checkpoints_of_other_batches():
 
 
 def test_checkpoints_in_place():
-    """Of what is no file, nothing takes the place."""
+    """Nothing takes the place of what is no file."""
     trainer = regression()
     with tempfile.TemporaryDirectory() as folder:
         cases.raises(ullage.FileError, lambda: trainer.load(folder), "Is a directory")

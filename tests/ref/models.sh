@@ -66,7 +66,7 @@ start() {
     } &
 }
 
-# Of random pictures, whose classes are about as likely: onnxruntime in fp16 errs by 4.4e-3.
+# The classes of random pictures are about as likely: onnxruntime in fp16 errs by 4.4e-3.
 [ "$type" = fp16 ] && loose=(--tolerance 1e-2) || loose=()
 start digits "$root/models/digits/digits.onnx" --shape x=7,1,8,8  "${loose[@]}"
 for name in $("$python" "$root/models/make.py" --list | part); do

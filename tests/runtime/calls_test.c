@@ -188,7 +188,7 @@ static void check_region(void)
     free(inside);
 }
 
-/* Of few tiles, planned for two threads: V is made by all of them together. */
+/* There are few tiles, planned for two threads: V is made by all of them together. */
 static const struct ul_call few_tiles = {
     .kind = UL_CALL_CONVOLUTION,
     .src = {4, {1, 16, 4, 4}, {256, 1, 64, 16}, UL_CALL_F32},

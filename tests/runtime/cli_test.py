@@ -562,7 +562,7 @@ class TestData(Folder):
         run("tiny", "--test-data", "c", code=6)
 
     def test_single_steps(self):
-        """Of the elements of each type one is a step away, or two steps."""
+        """One element of each type is a step away, or two steps."""
         kinds = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 1, 1]
         sizes = [24, 6, 6, 12, 12, 24, 48, 6, 12, 48, 24, 48, 12, 6, 6, 6, 6, 3, 3, 3, 6, 2, 2, 5, 5, 24, 24]
 

@@ -12,7 +12,7 @@
 
 enum { PAGES = 64, WRITTEN = 9, SKIPPED = 77 };
 
-/* Of the pages from `bytes` on, how many are mapped now; -1: the kernel does not say. */
+/* How many of the pages from `bytes` on are mapped now; -1: the kernel does not say. */
 static int count_present(const unsigned char *bytes, size_t page_bytes)
 {
     uint64_t entries[PAGES];

@@ -4,8 +4,8 @@
 
     budgets_of_training.py ULLAGE [--target cpu] [--plans 10] [NETWORK...]
 
-The sweep of each network is monotone: fewer bytes take more time. Of ten budgets from the plan
-without one down to the smallest known, each compiles to a model that trains three steps as a
+The sweep of each network is monotone: fewer bytes take more time. Each of ten budgets from the plan
+without one down to the smallest known compiles to a model that trains three steps as a
 library (painted_steps.c) with every byte that is not persistent filled with NaN before each step,
 touches no byte outside of its arena, and ends with the losses, parameters, states and running
 statistics of the plan without a budget, bit for bit, as does --pack none.

@@ -26,7 +26,7 @@ ADAPTED = ("conv", "deep", "head")
 
 
 class Network(torch.nn.Module):
-    """Of [8,2,6,6]: convolution, two layers of each place, mean, two layers."""
+    """Takes [8,2,6,6]: convolution, two layers of each place, mean, two layers."""
 
     def __init__(self):
         super().__init__()

@@ -161,7 +161,7 @@ def size_of(x):
 
 
 def flops_of(node):
-    """Of a call of a library, by the formulas of torch's own counter."""
+    """Operations of a call of a library, by the formulas of torch's own counter."""
     origin = origin_of(node)
     if origin is None:
         return 0

@@ -222,7 +222,7 @@ def build(name):
 
 
 class Loss(nn.Module):
-    """Of classes the cross entropy, of numbers the mean square of the differences."""
+    """The cross entropy of classes; the mean square of the differences of numbers."""
 
     def __init__(self, network, class_axis):
         super().__init__()

@@ -107,7 +107,7 @@ int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
     return 0;
 }
 
-/* Of an sm_90. The struct is CUDA 13's cudaDeviceProp, of which these two say where they lie. */
+/* An sm_90. The struct is CUDA 13's cudaDeviceProp: its size, and where its major number lies. */
 enum { PROPERTIES_BYTES = 1008, MAJOR_AT = 360 };
 int cudaGetDeviceProperties(unsigned char *properties, int device)
 {

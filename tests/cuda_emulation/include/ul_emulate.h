@@ -88,7 +88,7 @@ struct ul_emulate_kernel {
     void (*give)(void *const *values, void *arguments, struct ul_emulate_kernel *kernel);
 };
 
-/* Of a block: without asking for more, and with; of a multiprocessor. */
+/* What a block has without asking for more, and with; what a multiprocessor has. */
 #define UL_EMULATE_SHARED_BYTES (48 << 10)
 #define UL_EMULATE_SHARED_OPTIN_BYTES (99 << 10)
 #define UL_EMULATE_SHARED_ALL_BYTES (100 << 10)

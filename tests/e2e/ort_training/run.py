@@ -167,7 +167,7 @@ other (float[4] w) => (float[2,2] w_out) {
 
 
 def check_statistics(args):
-    """Of a normalization the gradient goes by its statistics, whatever epsilon is in them."""
+    """The gradient of a normalization goes by its statistics, whatever epsilon is in them."""
     graph = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
 norms (float[3,8] x, float[8] w, float[8] b, float[3,8] g) => (float[3,8] dx, float[8] dw, float[8] db) {
   y, mean, inverse = LayerNormalization <epsilon = 0.5> (x, w, b)

@@ -27,7 +27,7 @@
 #define CALLS_SCRATCH 69632
 #endif
 
-/* Of the weights: as they are stored and as the library has them. CALLS_BLOCK: in blocks of so many
+/* The weights as they are stored and as the library has them. CALLS_BLOCK: in blocks of so many
  * outputs, as brgconv has them: of 32 here, for each number of threads. */
 #ifdef CALLS_BLOCK
 #define CALLS_IMPLEMENTATION "brgconv:avx512_core"
