@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The bytes of addresses that the process has, which limits of a process and malloc count; 0: not
+/* How many bytes of address space the process uses, as its limits and malloc count them; 0: not
  * known. Asks for no memory. */
 static unsigned long long used_bytes(void)
 {

@@ -99,8 +99,8 @@ char *ul_arena_printf(struct ul_arena *arena, const char *format, ...) UL_PRINTF
 #define UL_NEW_ARRAY(arena, type, count)                                                           \
     ((type *)ul_arena_alloc((arena), ul_size_mul_or_die(sizeof(type), (count))))
 
-/* Grows an array in an arena: makes room for one more element after `count`, doubling; the old
- * elements are copied, the old place is left to the arena. */
+/* Grows an array in an arena: makes room for one more element after `count`, doubling. The old
+ * elements are copied, and their old place stays with the arena. */
 #define UL_GROW(arena, array, count, capacity)                                                     \
     ((count) < (capacity) ? (void)0                                                                \
                           : (void)((array) = ul_arena_grow((arena), (array), sizeof *(array),      \
@@ -142,7 +142,7 @@ struct ul_text {
  * give every size and every budget. */
 const char *ul_size_format(struct ul_arena *arena, uint64_t bytes);
 const char *ul_size_exact(struct ul_arena *arena, uint64_t bytes);
-/* What a noun ends with behind that number: "" or "s". */
+/* The ending of a noun after that number: "" or "s". */
 const char *ul_plural(uint64_t count);
 
 void ul_text_init(struct ul_text *text, struct ul_arena *arena);
@@ -156,15 +156,15 @@ void ul_text_put_float(struct ul_text *text, double value, bool narrow);
 
 /* shown.c: text out of files, as each kind of output takes it. */
 
-/* Writes text that comes from a file as people may read it, wherever that is: what moves a cursor,
+/* Writes text that comes from a file so that people may read it anywhere. What moves a cursor,
  * turns the direction of text or is not seen (control bytes, Unicode's format characters), and
- * bytes that are not valid UTF-8, as \n, \t and \xHH. All else stays. `keeps_lines`: so do the ends
- * of lines, and tabs. */
+ * bytes that are not valid UTF-8, become \n, \t and \xHH; all else stays. `keeps_lines`: ends of
+ * lines and tabs stay too. */
 void ul_text_put_shown(struct ul_text *text, const char *bytes, size_t count, bool keeps_lines);
-/* Shows a terminated string on one line; it is returned itself where nothing in it is hidden. */
+/* Shows a terminated string on one line; gives the string itself where nothing in it is hidden. */
 const char *ul_shown(struct ul_arena *arena, const char *string);
-/* How many bytes the first character has (one that is not valid UTF-8 is a byte), and how many
- * columns it takes on a screen; and the columns of a whole string. */
+/* How many bytes the first character has (a byte that is not valid UTF-8 counts as one), and how
+ * many columns it takes on a screen; and the columns of a whole string. */
 size_t ul_text_character(const char *string, size_t *columns);
 size_t ul_text_columns(const char *string);
 /* The width to give printf, which counts bytes, for a field of so many columns. */
@@ -174,16 +174,15 @@ int ul_text_field(const char *string, size_t columns);
 void ul_text_quote(struct ul_text *text, const char *bytes, size_t count);
 /* The quoted form of a terminated string, for messages; cut in the middle when very long. */
 const char *ul_quote(struct ul_arena *arena, const char *string);
-/* A name as one would type it behind a flag: quoted where anything in it is unusual. */
+/* A name as one would type it after a flag: quoted where anything in it is unusual. */
 const char *ul_word_quote(struct ul_arena *arena, const char *string);
 /* Writes bytes as a JSON string. Valid UTF-8 passes, but for characters that people would not see,
  * which are escaped by their numbers; bytes that are not valid become U+FFFD. */
 void ul_text_put_json(struct ul_text *text, const char *string);
-/* Writes a field of CSV as people may read it, quoted where RFC 4180 asks for it. What a
- * spreadsheet would take for a formula has a ' in front, by which it is text there; numbers stay.
- */
+/* Writes a field of CSV for people to read, quoted where RFC 4180 asks for it. What a spreadsheet
+ * would take for a formula gets a ' in front, which makes it text there; numbers stay. */
 void ul_text_put_csv(struct ul_text *text, const char *string);
-/* scan.c: reading back what was written so, word by word. */
+/* scan.c: reads such text back, word by word. */
 
 /* Where a reader stands in a terminated text; `line` counts from 1. Failures are UL_INVALID with
  * the line and what stands there. Blanks before a token are skipped, and so are blank lines and
@@ -197,7 +196,7 @@ struct ul_scan {
 
 void ul_scan_init(struct ul_scan *scan, struct ul_arena *arena, const char *text,
                   struct ul_diag *diag);
-/* The same on bytes as a file has them, which are copied; one that is 0 is UL_INVALID. */
+/* The same for bytes as a file has them, which are copied; a byte of 0 is UL_INVALID. */
 enum ul_status ul_scan_open(struct ul_scan *scan, struct ul_arena *arena, const char *bytes,
                             uint64_t size_bytes, struct ul_diag *diag) UL_MUST_CHECK;
 enum ul_status ul_scan_fail(struct ul_scan *scan, const char *wanted);
@@ -208,7 +207,7 @@ bool ul_scan_sees_number(struct ul_scan *scan);
 bool ul_scan_accept(struct ul_scan *scan, const char *token);
 bool ul_scan_accept_word(struct ul_scan *scan, const char *word);
 enum ul_status ul_scan_expect(struct ul_scan *scan, const char *token) UL_MUST_CHECK;
-/* Digits without a sign; of 32 bits: less than `limit`. */
+/* Digits without a sign; in 32 bits, less than `limit`. */
 enum ul_status ul_scan_u64(struct ul_scan *scan, uint64_t *out) UL_MUST_CHECK;
 enum ul_status ul_scan_u32(struct ul_scan *scan, uint64_t limit, uint32_t *out) UL_MUST_CHECK;
 /* Digits of 64 bits after an optional sign; wraps. */
@@ -235,20 +234,20 @@ struct ul_file {
 enum ul_status ul_file_map(struct ul_file *file, struct ul_arena *arena, const char *path,
                            struct ul_diag *diag) UL_MUST_CHECK;
 void ul_file_unmap(struct ul_file *file);
-/* Whether there is something at the path that is no folder. */
+/* Whether the path names something other than a folder. */
 bool ul_file_exists(const char *path);
-/* Says that bytes were read for the last time in a while: pages of a mapped file leave memory, so
- * that going through a large file once does not hold all of it. Contents are kept. */
+/* Says that bytes are not read again for a while: the pages of a mapped file leave memory, so that
+ * going through a large file once does not hold all of it. The contents are kept. */
 void ul_file_release(const void *data, uint64_t size_bytes);
-/* The step in which to go through what may be a large file. */
+/* The size of the pieces in which to go through what may be a large file. */
 #define UL_FILE_CHUNK_BYTES ((uint64_t)4 << 20)
-/* Writes beside the target, then renames, so that nothing half-written is left; a target that is
- * not a regular file is written in place; a link stays, and leads to what is new; "-", or a link to
- * it, is standard output. */
+/* Writes a file beside the target, then renames it, so that nothing half-written is left. A target
+ * that is not a regular file is written in place; a link stays, and leads to the new file; "-", or
+ * a link to it, is standard output. */
 enum ul_status ul_file_write(const char *path, const void *data, uint64_t size_bytes,
                              struct ul_diag *diag) UL_MUST_CHECK;
-/* For files too big to hold: begin gives a stream on the file beside, commit renames it, or removes
- * it where writing failed. */
+/* For files too big to hold: begin opens a stream to a file beside the target, commit renames it,
+ * or removes it where writing failed. */
 struct ul_file_writer {
     FILE *stream;
     char temporary[UL_LIMIT_PATH_BYTES];
@@ -258,14 +257,15 @@ struct ul_file_writer {
 enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path,
                              struct ul_diag *diag) UL_MUST_CHECK;
 enum ul_status ul_file_commit(struct ul_file_writer *writer, struct ul_diag *diag) UL_MUST_CHECK;
-/* Instead of it: leaves what is at the path as it was. */
+/* Instead of commit: leaves what is at the path as it was. */
 void ul_file_abandon(struct ul_file_writer *writer);
 
 /* nearest.c: the word that was meant, for "did you mean". */
 
 struct ul_nearest {
     const char *word;    /* what was said */
-    const char *nearest; /* of the words offered so far, the first of those; NULL: none is near */
+    const char *nearest; /* the first of the nearest among the words offered so far; NULL: none
+                            is near */
     uint32_t distance;
 };
 void ul_nearest_offer(struct ul_nearest *nearest, const char *word);

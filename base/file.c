@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* To its end, which what is no file need not have. */
+/* Reads to the end of what need not be a regular file. */
 static enum ul_status read_stream(struct ul_file *file, struct ul_arena *arena, int fd,
                                   const char *path, bool is_file, struct ul_diag *diag)
 {
@@ -101,8 +101,8 @@ void ul_file_unmap(struct ul_file *file)
     memset(file, 0, sizeof *file);
 }
 
-/* A file without a name where the file system has them: whatever ends the program, nothing is
- * left. Else a temporary name. */
+/* Opens a file without a name where the file system has those: whatever ends the program, nothing
+ * is left of it. Else one with a temporary name. */
 static void open_beside(struct ul_file_writer *writer)
 {
     char folder[UL_LIMIT_PATH_BYTES];
@@ -156,7 +156,7 @@ static bool is_link(const char *path)
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-/* "-", or a link to it, such as /dev/stdout: what else is written there stays. */
+/* "-", or a link to it, such as /dev/stdout: whatever else was written there stays. */
 static bool is_standard_output(const char *path)
 {
     struct stat info, standard;
@@ -165,8 +165,9 @@ static bool is_standard_output(const char *path)
             is_same_file(&info, &standard));
 }
 
-/* Whether what lies at the path gives way to a new file; of a link what it leads to, which is the
- * path then. Names do not lead to the file of a descriptor that was removed, nor to none. */
+/* Whether a new file takes the place of what lies at the path. `path` becomes what a link leads to.
+ * A link that leads to no file is not replaced, nor one to a descriptor whose file was removed: no
+ * name leads to that file. */
 static bool is_replaced(char path[UL_LIMIT_PATH_BYTES])
 {
     char real[UL_LIMIT_PATH_BYTES]; /* PATH_MAX of Linux */

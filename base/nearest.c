@@ -3,13 +3,13 @@
  *
  * Method: the edit distance with transpositions of neighbours (optimal string alignment): the
  * fewest letters put in, left out, replaced, or swapped with the next, by the usual table of the
- * distances of all beginnings. A word is near that is at most a third of its letters away, or that
- * begins so. */
+ * distances of all beginnings. A word is near if it is at most a third of its letters away, or
+ * begins like the other one. */
 #include "base/base.h"
 
 #include <string.h>
 
-enum { MAX_LETTERS = 32 }; /* longer words are near nothing */
+enum { MAX_LETTERS = 32 }; /* longer words are near no other */
 
 static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
 {

@@ -13,7 +13,7 @@ void ul_scan_skip_blanks(struct ul_scan *scan)
         scan->at++;
 }
 
-/* Blank lines and lines that start with '#' count for nothing. */
+/* Skips blank lines and lines that start with '#'. */
 static void skip_empty_lines(struct ul_scan *scan)
 {
     for (;;) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text out of files - names of models, what plans and tables say - as each kind of output takes it.
  *
- * Problem: such text may move a terminal's cursor, turn the direction of what stands behind it, be
- * there without being seen, or be computed by a spreadsheet. Method: one function for each kind of
- * output, beside those of HTML and of C, which are where their markup is. Letters of any language
- * stay as they are. */
+ * Problem: such text may move a terminal's cursor, turn the direction of what follows, be
+ * invisible, or be computed by a spreadsheet. Method: one function for each kind of output, beside
+ * those of HTML and of C, which are where their markup is. Letters of any language stay as they
+ * are. */
 #include "base/base.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static size_t utf8_length(const unsigned char *bytes, size_t count)
     return length;
 }
 
-/* The character of valid UTF-8. */
+/* The code of the character that valid UTF-8 begins with. */
 static uint32_t utf8_code(const unsigned char *at, size_t length)
 {
     uint32_t code = length == 1 ? at[0] : at[0] & (0x7Fu >> length);
@@ -128,7 +128,7 @@ size_t ul_text_character(const char *string, size_t *columns)
         {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},
         {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF}, {0x1F900, 0x1FAFF}, {0x20000, 0x3FFFD}};
     const unsigned char *at = (const unsigned char *)string;
-    size_t length = utf8_length(at, UTF8_MOST); /* a terminator continues no character */
+    size_t length = utf8_length(at, UTF8_MOST); /* the terminator continues no character */
     uint32_t code = length == 0 ? 0 : utf8_code(at, length);
     *columns = IS_WITHIN(none, code) ? 0 : IS_WITHIN(wide, code) ? 2 : 1;
     return length == 0 ? 1 : length;

@@ -75,9 +75,9 @@ static bool has_input(const struct ul_node *node, ul_value_id value)
     return false;
 }
 
-/* Finds the nodes that read what is made at `place`. Returns their number, or 0 where not several
- * read it, one of them cannot load it as it is made or does not read `large` too, or none adds it
- * up. */
+/* Finds the nodes that read what is made at `place`. Returns their number; or 0 where fewer than
+ * two read it, where one of them cannot load it as it is made or does not read `large` too, or
+ * where none adds it up. */
 static uint32_t find_loaders(const struct again *again, const struct ul_node_list *order,
                              uint32_t place, ul_value_id large, ul_node_id loaders[MAX_LOADERS])
 {
@@ -99,7 +99,7 @@ static uint32_t find_loaders(const struct again *again, const struct ul_node_lis
     return any_sums && count > 1 ? count : 0;
 }
 
-/* Whether the node has one more operand beside weights, of its size, which nothing reads later. If
+/* Whether the node has one more operand of its size, besides weights, which nothing reads later. If
  * a copy of the node runs later, that operand lives as long as the result would have, in as many
  * bytes. */
 static bool ends_operands(const struct again *again, const struct ul_node *node, uint32_t input,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bits: what the backward pass asks of the forward pass as a yes or no alone is kept 8 to a byte.
+/* Bits: where the backward pass only asks the forward pass for a yes or no, that is kept, 8 to a
+ * byte.
  *
  *      y = Relu(c);  p = AveragePool(y)             y = Relu(c);  b = PackBits(Mask(y));  p = ..
  *      dp -> dy                                     dp -> dy
@@ -19,7 +20,7 @@
 
 enum {
     BITS = 8,        /* in a byte */
-    MIN_BYTES = 4096 /* that one step more has to spare */
+    MIN_BYTES = 4096 /* that make one more step worth it */
 };
 
 struct bits {
@@ -27,24 +28,25 @@ struct bits {
     struct ul_graph *graph;
     uint32_t known_count; /* values that stood when the pass began */
     uint32_t *places;     /* per node: in the block's order as it was */
-    uint32_t *products;   /* per node: products up to it there */
-    bool *is_read;        /* per value with bytes: what it is matters to the backward pass */
-    bool *is_replaced;    /* per condition that is a value: somewhere by its bits */
+    uint32_t *products;   /* per node: how many products come before it there */
+    bool *is_read;        /* per value with bytes: whether the backward pass needs its numbers */
+    bool *is_replaced;    /* per condition that is a value: whether its bits stand for it
+                             somewhere */
     struct question *questions;
     uint32_t question_count, question_capacity;
     struct packed *packed;
     uint32_t count, capacity;
 };
 
-/* What the forward pass can form: of these operands, or one of its values. */
+/* What the forward pass can form: a condition of these operands, or one of its values. */
 struct condition {
-    ul_node_id gradient; /* which a node of its own has to form; UL_NONE: that is a value */
+    ul_node_id gradient; /* for which a node of its own must form it; UL_NONE: it is a value */
     ul_value_id value;
     uint32_t count;
     ul_value_id *operands;
 };
 
-/* A node of the backward pass asks it: by an input, or (a gradient) by all but the first. */
+/* A node of the backward pass asks it: by one input, or (a gradient) by all but the first. */
 struct question {
     struct condition condition;
     ul_node_id reader;
@@ -66,7 +68,7 @@ static bool is_forward(const struct bits *bits, ul_value_id id)
             ul_graph_is_root(bits->graph, bits->graph->nodes[value->producer].parent));
 }
 
-/* A node of the backward pass that forms a condition of what is there before it. */
+/* Whether a node of the backward pass forms a condition of what was there before that pass. */
 static bool forms_condition(const struct bits *bits, const struct ul_node *node)
 {
     const struct ul_graph *graph = bits->graph;
@@ -79,7 +81,7 @@ static bool forms_condition(const struct bits *bits, const struct ul_node *node)
     return forms;
 }
 
-/* All that a gradient asks of its operands. */
+/* Finds all that a gradient asks of its operands. */
 static bool find_mask(const struct bits *bits, ul_node_id id, struct condition *condition)
 {
     ul_value_id operands[1 + UL_OP_GRADIENTS] = {0};
@@ -89,7 +91,7 @@ static bool find_mask(const struct bits *bits, ul_node_id id, struct condition *
     return condition->count > 0;
 }
 
-/* A value that a node of the backward pass reads. */
+/* Finds the condition in a value that a node of the backward pass reads. */
 static bool find_condition(const struct bits *bits, ul_value_id id, struct condition *condition)
 {
     const struct ul_graph *graph = bits->graph;
@@ -123,7 +125,7 @@ static void ask(struct bits *bits, const struct condition *condition, ul_node_id
         (struct question){.condition = *condition, .reader = reader, .input = input};
 }
 
-/* What a node of the backward pass reads as what it is, and what it asks. */
+/* Finds what a node of the backward pass reads for its numbers, and what it asks. */
 static void find_reads(struct bits *bits, ul_node_id id)
 {
     const struct ul_graph *graph = bits->graph;
@@ -143,7 +145,7 @@ static void find_reads(struct bits *bits, ul_node_id id)
     }
 }
 
-/* The model's outputs are read as what they are, too. */
+/* The model's outputs are read for their numbers, too. */
 static void find_all_reads(struct bits *bits)
 {
     const struct ul_graph *graph = bits->graph;
@@ -200,8 +202,9 @@ static bool is_counted(const struct bits *bits, const struct condition *conditio
     return false;
 }
 
-/* Bytes that need not be kept for the backward pass, beyond those of the bits, are worth a step;
- * and something stands between: else one kernel may form the condition and ask it. */
+/* Whether packing is worth a step: it must spare more bytes, kept for the backward pass, than the
+ * bits take. Something must also stand between, or else one kernel may form the condition and ask
+ * it. */
 static bool is_worth(const struct bits *bits, const struct condition *condition, ul_node_id reader)
 {
     const struct ul_graph *graph = bits->graph;
@@ -224,7 +227,8 @@ static bool is_worth(const struct bits *bits, const struct condition *condition,
            bits->products[reader] > bits->products[last_maker(bits, condition)];
 }
 
-/* What is not packed is read as what it is, which may be what another condition was to spare. */
+/* What is not packed is read for its numbers, which another condition was perhaps meant to
+ * spare. */
 static void refuse(struct bits *bits)
 {
     bool is_changed = true;
@@ -244,8 +248,8 @@ static void refuse(struct bits *bits)
 
 /* ---- Packing ---- */
 
-/* The dimension that is packed: the one next to the innermost of those that waste least, if there
- * is another than that. */
+/* The dimension to pack along: among those that waste least, the one next to the innermost, or the
+ * innermost where it is alone. */
 static int64_t choose_axis(const struct ul_value *value)
 {
     uint32_t order[UL_LIMIT_RANK], inner = value->type.rank;
@@ -267,7 +271,7 @@ static int64_t choose_axis(const struct ul_value *value)
     return axis;
 }
 
-/* A node of one output that lies in memory as `like` does. */
+/* Adds a node of one output that lies in memory as `like` does. */
 static enum ul_status add(struct bits *bits, struct ul_build *build, ul_node_id node,
                           ul_value_id like, uint32_t flags, ul_value_id *made)
 {
@@ -279,7 +283,7 @@ static enum ul_status add(struct bits *bits, struct ul_build *build, ul_node_id 
     return UL_OK;
 }
 
-/* Behind all that it is formed of. */
+/* The place after all that the condition is formed of. */
 static struct ul_build place_behind(const struct bits *bits, const struct condition *condition)
 {
     ul_node_id last = last_maker(bits, condition);
@@ -308,7 +312,7 @@ static enum ul_status form(struct bits *bits, struct ul_build *build,
     return add(bits, build, node, largest(bits, condition), 0, formed);
 }
 
-/* Formed in the same way of the same. */
+/* Whether both are formed in the same way from the same operands. */
 static bool is_same(const struct bits *bits, const struct condition *a, const struct condition *b)
 {
     const struct ul_graph *graph = bits->graph;
@@ -349,7 +353,7 @@ static enum ul_status pack(struct bits *bits, const struct condition *condition,
     return add(bits, &build, node, formed, 0, &(*packed)->bits);
 }
 
-/* The condition is unpacked in front of the node that reads it. */
+/* Unpacks the condition in front of the node that reads it. */
 static enum ul_status unpack(struct bits *bits, const struct packed *packed, ul_node_id reader,
                              ul_value_id *truth)
 {
@@ -377,7 +381,7 @@ static enum ul_status answer(struct bits *bits, const struct question *question)
     return UL_OK;
 }
 
-/* Conditions of the backward pass that were packed instead. */
+/* Removes conditions of the backward pass whose bits are unpacked instead. */
 static void remove_unread(struct bits *bits)
 {
     struct ul_graph *graph = bits->graph;

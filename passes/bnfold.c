@@ -20,7 +20,7 @@ struct bnfold {
     struct ul_pass *pass;
     struct ul_graph *graph;
     struct ul_rewrite rewrite;
-    uint32_t *uses; /* of what the rewrite knows */
+    uint32_t *uses; /* of what existed at the start */
 };
 
 /* y = a[c] * x + b[c] over channels c of axis 1. */
@@ -147,7 +147,7 @@ static uint32_t weight_channel(const struct ul_graph *graph, const struct ul_nod
     return (uint32_t)(group * second + element / inner % second);
 }
 
-/* Weights stay in range, and a sum loses next to nothing of what is added to. */
+/* Weights stay in range, and a sum loses next to nothing of what is added to it. */
 static bool is_moderate(const struct affine *affine, bool is_sum)
 {
     const double max_factor = 0x1p64;
@@ -260,8 +260,8 @@ static void scale_bias(struct bnfold *bnfold, ul_node_id id, const struct affine
         ul_node_set_float(graph, id, "beta", 1);
 }
 
-/* Weights that a model has in f16 do not become infinite there, nor the largest of a channel one of
- * few digits. */
+/* Weights that a model has in f16 must not become infinite there, nor may the largest of a channel
+ * lose digits. */
 static bool keeps_f16(const struct bnfold *bnfold, const struct ul_node *node,
                       const struct affine *affine)
 {

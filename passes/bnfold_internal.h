@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folding factors into weights: what passes/bnfold*.c share. For these files alone. */
+/* Folding factors into weights: what passes/bnfold*.c share. */
 #ifndef UL_BNFOLD_INTERNAL_H
 #define UL_BNFOLD_INTERNAL_H
 
@@ -11,7 +11,7 @@
 
 /* A product whose result is multiplied by a constant along its last axis. */
 struct ul_scaled_product {
-    const uint32_t *uses; /* per value, of those that are known */
+    const uint32_t *uses; /* per value, of those that existed at the start */
     uint32_t known_count;
     ul_value_id x; /* what is multiplied */
     const struct ul_tensor *factors;
@@ -21,8 +21,8 @@ struct ul_scaled_product {
 
 /* bnfold_product.c */
 
-/* Fills in `found`, of which the caller sets uses and known_count; false: `id` multiplies no such
- * product, or its weights are to stay. */
+/* Fills in `found`, in which the caller sets uses and known_count. False: `id` multiplies no such
+ * product, or its weights must stay. */
 bool ul_bnfold_find_product(const struct ul_pass *pass, ul_node_id id,
                             struct ul_scaled_product *found);
 void ul_bnfold_scale_product(struct ul_graph *graph, const struct ul_scaled_product *found);

@@ -5,14 +5,14 @@
  *
  * The weights take the place of the old ones, if nothing else reads them; a bias that something
  * else reads stays beside the new one, which is a vector. In f16 small numbers lose digits: factors
- * are folded where the largest weight of each column keeps all of its, or where the result is added
- * to something as large, which stays exact beside it. */
+ * are folded where the largest weight of each column keeps all of its digits, or where the result
+ * is added to something as large, which stays exact beside it. */
 #include "passes/bnfold_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The constant, if it is a number for each index of one axis of a tensor of that type. */
+/* The constant, if it is one number for each index of an axis of a tensor of that type. */
 static const struct ul_tensor *find_factors(const struct ul_graph *graph, ul_value_id value,
                                             const struct ul_type *type, uint32_t *axis)
 {
@@ -43,7 +43,7 @@ static const struct ul_node *maker(const struct ul_graph *graph, ul_value_id val
     return made ? &graph->nodes[graph->values[value].producer] : NULL;
 }
 
-/* An Add of a constant along the axis; which of its inputs that is. */
+/* An Add of a constant along the axis; says which of its inputs that is. */
 static bool adds_bias(const struct ul_graph *graph, const struct ul_node *node, uint32_t axis,
                       uint32_t *constant)
 {
@@ -59,7 +59,7 @@ static bool adds_bias(const struct ul_graph *graph, const struct ul_node *node, 
     return false;
 }
 
-/* From the value that is multiplied back to the product. */
+/* Goes from the value that is multiplied back to the product. */
 static bool find_product(const struct ul_graph *graph, ul_value_id value, uint32_t axis,
                          struct ul_scaled_product *found)
 {
@@ -95,7 +95,7 @@ static double largest_of(const struct ul_tensor *weight, const struct ul_tensor 
     return largest * fabs(ul_tensor_get_float(factors, column));
 }
 
-/* That is none of f16's numbers of few digits. */
+/* Whether the largest number of each column keeps all digits in f16. */
 static bool keeps_digits(const struct ul_tensor *weight, const struct ul_tensor *factors)
 {
     for (uint64_t n = 0; n < (uint64_t)weight->type.dims[1]; n++) {
@@ -106,7 +106,7 @@ static bool keeps_digits(const struct ul_tensor *weight, const struct ul_tensor 
     return true;
 }
 
-/* Nor infinite in f16. */
+/* Whether no number becomes infinite in f16. */
 static bool stays_finite(const struct ul_tensor *weight, const struct ul_tensor *factors)
 {
     for (uint64_t n = 0; n < (uint64_t)weight->type.dims[1]; n++)
@@ -123,7 +123,7 @@ static bool is_moderate(const struct ul_tensor *factors)
     return true;
 }
 
-/* All that reads the value adds it to something of its shape that is no constant. */
+/* Whether all that reads the value adds it to something of its shape that is no constant. */
 static bool is_added(const struct ul_graph *graph, ul_value_id value)
 {
     bool any = false;
@@ -170,7 +170,7 @@ bool ul_bnfold_find_product(const struct ul_pass *pass, ul_node_id id,
            (keeps_digits(weight, found->factors) || is_added(graph, node->outputs[0]));
 }
 
-/* Elements of the last axis times its factors; the numbers are the graph's. */
+/* The elements of the last axis times its factors; the graph owns the numbers. */
 static const struct ul_tensor *scaled(struct ul_graph *graph, const struct ul_tensor *old,
                                       const struct ul_tensor *factors)
 {

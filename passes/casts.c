@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lets products that read a parameter at the same time share one copy of it in 16 bits.
  *
- * Problem: pass precision rounds a matrix once for each way in which products read it. Where two
+ * Problem: pass precision rounds a matrix once for each order in which products read it. Where two
  * layers share a large table, or a product reads it as it lies and another one turned, two copies
  * lie in memory side by side:
  *
@@ -10,9 +10,9 @@
  *      d = Cast(w);  dx = dy d;  y2 = x2 c             dx = dy c;  y2 = x2 t
  *
  * Method: where the earlier copy is still read after the later one is made, products read the
- * earlier one through a view instead, so that nothing lives longer. The pass runs behind fuse,
- * since a copy that is fused with something else has no bytes. Left undone: copies that live one
- * after the other, where one would have to live on in between; more than two axes. */
+ * earlier one through a view instead, so that nothing lives longer. The pass runs after fuse, since
+ * a copy that is fused with something else has no bytes. Left undone: copies that live one after
+ * the other, where one would have to live on in between; more than two axes. */
 #include "ir/build.h"
 #include "ir/op.h"
 #include "ir/rewrite.h"
@@ -76,7 +76,7 @@ static void replace(struct ul_graph *graph, ul_value_id old, ul_value_id made, u
     }
 }
 
-/* Adds a view of the copy behind `place`. It turns the copy as `turned` turns the parameter. */
+/* Adds a view of the copy after `place`. It turns the copy as `turned` turns the parameter. */
 static ul_value_id turn(struct ul_graph *graph, uint32_t place, ul_value_id copy,
                         ul_value_id turned)
 {
@@ -98,7 +98,7 @@ static ul_value_id turn(struct ul_graph *graph, uint32_t place, ul_value_id copy
     return made;
 }
 
-/* Lets one copy, the first, serve both. It has the order of the parameter. */
+/* Lets one copy, the first, serve both. It has the parameter's order. */
 static void merge(struct ul_graph *graph, const struct copy *first, const struct copy *second)
 {
     ul_value_id copy = graph->nodes[first->node].outputs[0];

@@ -41,7 +41,7 @@ struct concat {
     ul_node_id *concats; /* in execution order */
     uint32_t count;
     bool *enabled; /* per concat */
-    bool *mixes;   /* per concat: it stays a copy */
+    bool *mixes;   /* per concat: it has results of products and of maps, and stays a copy */
     bool *fixed;   /* per value */
     struct ul_arena scratch;
 };
@@ -235,7 +235,7 @@ static void place_copies(struct concat *concat)
         ul_views_compute(graph, &concat->order, concat->needs, concat->fixed, true);
 }
 
-/* In training, of the forward pass: results of products beside those of maps. */
+/* In training, for the forward pass: whether results of products stand beside those of maps. */
 static bool mixes(const struct concat *concat, const struct ul_node *node)
 {
     const struct ul_graph *graph = concat->graph;

@@ -3,11 +3,11 @@
  * bytes.
  *
  * Method: one walk in execution order with a hash table; a node of a nested block may be replaced
- * by one of an enclosing block that stands before it, never by one of a sibling, so entries are
- * taken out when their block ends. Not merged: random numbers, nodes with blocks, values that are
- * updated in place, what widens integers, which each reader does for itself. Weights are first
- * compared by a sample of their bytes, so that a file of many gigabytes is not read for this. Left
- * undone: equal nested blocks. */
+ * by an earlier one of an enclosing block, never by one of a sibling, so entries are taken out when
+ * their block ends. Not merged: random numbers, nodes with blocks, values that are updated in
+ * place, what widens integers, which each reader does for itself. Weights are first compared by a
+ * sample of their bytes, so that a file of many gigabytes is not read for this. Left undone: equal
+ * nested blocks. */
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 
@@ -96,7 +96,7 @@ static void merge_weights(struct cse *cse)
             slot = (slot + 1) & mask;
         if (slots[slot] == UL_NONE)
             slots[slot] = v;
-        else if (!ul_graph_is_output(graph, v)) /* whose name is the caller's */
+        else if (!ul_graph_is_output(graph, v)) /* its name is the caller's */
             ul_rewrite_replace(&cse->rewrite, v, slots[slot]);
     }
 }
@@ -140,7 +140,7 @@ static bool attr_equal(const struct ul_attr *a, const struct ul_attr *b)
     return false;
 }
 
-/* Which input stands at place `i` when commuting ones are put in order. */
+/* The input at place `i` when commuting ones are put in order. */
 static ul_value_id input_at(const struct ul_node *node, uint32_t i)
 {
     bool commutes = (ul_op_get(node->op)->flags & UL_OP_COMMUTES) != 0 && node->input_count >= 2;
@@ -167,7 +167,7 @@ bool ul_cse_attrs_equal(const struct ul_node *a, const struct ul_node *b)
     return equal;
 }
 
-/* Outputs that a model of 16 bits has in different types are rounded differently. */
+/* Outputs are rounded differently where a model of 16 bits has them in different types. */
 static bool node_equal(const struct ul_graph *graph, const struct ul_node *a,
                        const struct ul_node *b)
 {
@@ -197,7 +197,8 @@ static bool can_merge(const struct ul_graph *graph, const struct ul_node *node)
     return true;
 }
 
-/* The outputs of `id` are those of `same`. What must stay a value of its own becomes a copy. */
+/* Replaces the outputs of `id` by those of `same`. What must stay a value of its own becomes a
+ * copy. */
 static void replace(struct cse *cse, ul_node_id id, ul_node_id same)
 {
     struct ul_graph *graph = cse->graph;
@@ -205,7 +206,8 @@ static void replace(struct cse *cse, ul_node_id id, ul_node_id same)
     const struct ul_node *kept = &graph->nodes[same];
     UL_ASSERT(id != same && node->output_count == kept->output_count);
     for (uint32_t i = 0; i < node->output_count; i++) {
-        /* Both are outputs of the model: no output may vanish, so only single ones are merged. */
+        /* Both are outputs of the model, and no output may vanish: only nodes with a single output
+         * are merged. */
         if (node->output_count > 1 && ul_graph_is_output(graph, node->outputs[i]))
             return;
     }

@@ -53,7 +53,7 @@ static void trim_outputs(struct dce *dce, ul_node_id id)
     struct ul_node *node = &dce->graph->nodes[id];
     const struct ul_op_info *row = ul_op_get(node->op);
     if (row->max_outputs == UL_LIMIT_NODE_INPUTS)
-        return; /* Split, If, Loop, Scan: how many there are has a meaning */
+        return; /* Split, If, Loop, Scan: the number of their outputs has a meaning */
     while (node->output_count > row->min_outputs &&
            !dce->value_live[node->outputs[node->output_count - 1]])
         dce->graph->values[node->outputs[--node->output_count]].kind = UL_VALUE_DEAD;

@@ -10,8 +10,8 @@
  * between that depend on the former are visited from the last to the first (reverse.h). Where other
  * values are given to take it at, the nodes in between are copied first, over these.
  *
- * Until then such values are no constants (UL_VALUE_INDEPENDENT): folded, nothing of what is made
- * of them would be left to go through. Left undone: a Derivative in a loop or in a branch that is
+ * Until then such values are no constants (UL_VALUE_INDEPENDENT): folding would leave nothing of
+ * what depends on them to differentiate. Left undone: a Derivative in a loop or in a branch that is
  * not decided, or through one. */
 #include "passes/reverse.h"
 
@@ -25,7 +25,7 @@ struct derive {
     struct ul_graph *graph;
     ul_node_id node;
     uint32_t x_count, z_count;
-    const ul_value_id *xs; /* the derivative is taken by these; behind them those that stay */
+    const ul_value_id *xs; /* the derivative is taken by these; after them come those that stay */
     /* Between them and y, in the order of the block. */
     ul_node_id *list;
     uint32_t count, capacity;
@@ -44,7 +44,7 @@ static void put_between(struct derive *derive, const bool *stops, bool *seen, ul
     derive->list[derive->count++] = node;
 }
 
-/* The nodes behind y, then in the block's order. */
+/* Finds the nodes that lead to y, then puts them in the block's order. */
 static void find_between(struct derive *derive, const bool *stops, ul_value_id y)
 {
     struct ul_graph *graph = derive->graph;
@@ -78,7 +78,7 @@ static struct ul_build build_here(const struct derive *derive)
     return ul_build_before(derive->graph, derive->node);
 }
 
-/* The node over what stands for its inputs, where that differs; its outputs are mapped. */
+/* Copies the node, with what stands for its inputs, where that differs; maps its outputs. */
 static enum ul_status copy_node(const struct derive *derive, struct ul_build *build,
                                 ul_value_id *map, ul_node_id id)
 {
@@ -107,8 +107,8 @@ static enum ul_status copy_node(const struct derive *derive, struct ul_build *bu
     return UL_OK;
 }
 
-/* Where values are given to take the derivative at, the node asks for that of a copy of y over
- * these, which then bear its name no more. */
+/* Where values are given to take the derivative at, the node asks for the derivative of a copy of y
+ * over these values, which then lose their names. */
 static enum ul_status move_to_values(struct derive *derive)
 {
     struct ul_graph *graph = derive->graph;

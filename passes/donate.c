@@ -13,7 +13,7 @@
  *
  *      p = a - b; q = a + b                t = a + b; p = a - b; q = t  (p overwrites a, q b)
  *
- * Left undone: a reader that needs the new value itself (next - n) stays behind it. Fusion may make
+ * Left undone: a reader that needs the new value itself (next - n) stays after it. Fusion may make
  * one kernel of both; else the program is refused (codegen/program/donation.c). */
 #include "ir/build.h"
 #include "ir/view.h"
@@ -85,8 +85,8 @@ static void add_needs(struct order *order, ul_node_id id, uint32_t at)
     }
 }
 
-/* The edges of one donation. `needs_count`: of the edges so far, those of the graph, which come in
- * the order of `to`. */
+/* Adds the edges of one donation. `needs_count`: how many of the edges so far are the graph's;
+ * those come in the order of `to`. */
 static void add_readers(struct order *order, ul_value_id output, uint32_t needs_count)
 {
     const struct ul_value *value = &order->graph->values[output];
@@ -103,8 +103,8 @@ static void add_readers(struct order *order, ul_value_id output, uint32_t needs_
     }
 }
 
-/* Nodes in their old order, each as soon as all that it waits for has come. False: some wait for
- * each other in a circle. */
+/* Sorts nodes in their old order, each as soon as all that it waits for has come. False: some wait
+ * for each other in a circle. */
 static bool sort(struct order *order, ul_node_id *nodes)
 {
     uint32_t total = order->block->node_count;
@@ -125,7 +125,7 @@ static bool sort(struct order *order, ul_node_id *nodes)
         uint32_t done = count;
         if (waits[p] == 0)
             sorted[count++] = p;
-        /* Those before `p` that waited for it, and for one another. */
+        /* Nodes before `p` that waited for it, and for one another. */
         for (; done < count; done++) {
             for (uint32_t u = first[sorted[done]]; u < first[sorted[done] + 1]; u++) {
                 if (--waits[users[u]] == 0 && users[u] < p)
@@ -138,7 +138,7 @@ static bool sort(struct order *order, ul_node_id *nodes)
     return count == total;
 }
 
-/* Both must have the same elements: known since types are. */
+/* Both must have the same elements, which is known once types are. */
 static enum ul_status check_type(const struct ul_pass *pass, const struct ul_value *output)
 {
     const struct ul_value *input = &pass->graph->values[output->donor];
@@ -166,8 +166,8 @@ static void add_copy(struct ul_graph *graph, ul_block_id root, uint32_t index)
     graph->blocks[root].outputs[index] = copy;
 }
 
-/* The edges of all donations, largest first: a copy costs their bytes. One that would have nodes
- * wait for each other needs a copy. */
+/* Adds the edges of all donations, largest first, since a copy costs their bytes. One that would
+ * make nodes wait for each other becomes a copy. */
 static void order_donations(struct order *order, bool *copied)
 {
     const struct ul_block *block = order->block;

@@ -30,7 +30,7 @@ struct term {
 struct parts {
     uint32_t count;
     enum group groups[UL_LIMIT_RANK];
-    uint32_t labels[UL_LIMIT_RANK]; /* of each, the first */
+    uint32_t labels[UL_LIMIT_RANK]; /* the first label of each */
     int64_t dims[UL_LIMIT_RANK];
 };
 
@@ -47,7 +47,7 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Reads one term of the type's rank; *at then stands behind it. */
+/* Reads one term of the type's rank; *at then points after it. */
 static bool read_term(struct term *term, const struct ul_type *type, const char **at)
 {
     const char *p = *at;
@@ -136,7 +136,7 @@ static bool same_order(const struct term *term, const struct term *first, enum g
     return true;
 }
 
-/* False where a group does not stand side by side. */
+/* False where a group's labels are not side by side. */
 static bool find_parts(const struct term *term, struct parts *parts)
 {
     bool seen[NO_GROUP] = {false};
@@ -158,7 +158,7 @@ static bool find_parts(const struct term *term, struct parts *parts)
     return true;
 }
 
-/* perm: where each dimension of the batch (as the result has them), then `second` and `last`, stand
+/* perm: where each dimension of the batch (in the result's order), then `second` and `last`, are
  * among the parts. False: not all are there. */
 static bool find_order(const struct parts *parts, const struct term *result, enum group second,
                        enum group last, int64_t *perm)

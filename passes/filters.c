@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of convolutions with channels innermost, and of products of integers with what is summed.
  *
- * Problem: a library computes a convolution of images with channels innermost on weights that lie
- * alike, and a model has them outermost. Where a target packs its weights at set-up it is told of
- * the layout; one whose own kernels read the same weights as its library wants them so for both.
- * Method: the weight is stored turned, and a Transpose, which is a view, gives back its shape:
+ * Problem: a library computes a convolution of images with channels innermost on weights in the
+ * same layout, and a model has them outermost. Where a target packs its weights at set-up it is
+ * told of the layout; one whose own kernels read the same weights as its library wants them so for
+ * both. Method: the weight is stored turned, and a Transpose, which is a view, gives back its
+ * shape:
  *
  *      Conv(x, w [k c r s])   ->   Conv(x, Transpose(w' [k r s c]))
  *
@@ -54,8 +55,8 @@ static bool is_weight(const struct ul_graph *graph, const struct ul_node *node, 
            (!is_deep(type) || ul_node_get_int(node, "group", 1) > 1);
 }
 
-/* Per value: only convolutions read it, as their weights, and those of groups where it has one
- * channel; or only products of integers. */
+/* Per value: only convolutions read it, as their weights, and where it has one channel they have
+ * groups; or only products of integers read it. */
 static bool *find_filters(const struct ul_pass *pass)
 {
     const struct ul_graph *graph = pass->graph;
@@ -78,7 +79,7 @@ static bool *find_filters(const struct ul_pass *pass)
     return is_filter;
 }
 
-/* Turning it changes something. */
+/* Whether turning it changes anything. */
 static bool can_turn(const struct ul_graph *graph, ul_value_id id)
 {
     const struct ul_value *value = &graph->values[id];
@@ -94,7 +95,7 @@ static bool can_turn(const struct ul_graph *graph, ul_value_id id)
            ul_type_elements(&value->type) > 0;
 }
 
-/* How the turned weight's dimensions give its own ones. */
+/* The permutation that gives the weight's own dimensions from the turned one's. */
 static void set_perm(const struct ul_type *type, int64_t *perm)
 {
     uint32_t last = type->rank - 1;
@@ -171,7 +172,7 @@ static bool same_dims(const struct ul_type *a, const struct ul_type *b)
     return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
 }
 
-/* Joins what a node reads and writes element by element. */
+/* Joins what a node reads and writes element by element into one set. */
 static void join_node(const struct alike *alike, const struct ul_node *node)
 {
     const struct ul_value *values = alike->graph->values;

@@ -3,7 +3,7 @@
  *
  * Problem: a program does not round to 16 bits between the nodes of one kernel. Folding one node
  * after the other does, so that results would depend on whether an operand is an input or a
- * constant. Method: folded nodes that hang together by values, of which one has 16 bits, are copied
+ * constant. Method: folded nodes that are connected by values, one of which has 16 bits, are copied
  * into a graph of their own, which has the constants that they read as inputs. The passes fuse it
  * as they fuse any graph, its kernels are interpreted, and what they store replaces what was
  * folded:
@@ -21,11 +21,11 @@
 
 struct fold {
     struct ul_pass *pass;
-    struct ul_graph *graph; /* of the nodes that are folded */
+    struct ul_graph *graph; /* that the folded nodes are of */
     const ul_node_id *nodes;
     uint32_t count;
     uint32_t *place_of;    /* per node of `graph`: its place in `nodes`, or UL_NONE */
-    uint32_t *parents;     /* per place: sets of nodes that hang together */
+    uint32_t *parents;     /* per place: sets of connected nodes */
     bool *is_asked;        /* per value of `graph`: a node needs it as a constant */
     struct set *sets;      /* per place, at the head of its set */
     struct ul_graph own;   /* the copy */
@@ -49,7 +49,7 @@ static uint32_t maker_of(const struct fold *fold, ul_value_id value)
     return info->kind == UL_VALUE_NODE ? fold->place_of[info->producer] : UL_NONE;
 }
 
-/* The node computes with the elements of its input: floats, or integers of which it makes floats.
+/* The node computes with the elements of its input: floats, or integers that it makes floats of.
  * Shapes and axes are no such inputs. */
 static bool computes_with(const struct fold *fold, const struct ul_node *node, uint32_t input)
 {
@@ -61,7 +61,7 @@ static bool computes_with(const struct fold *fold, const struct ul_node *node, u
             ul_dtype_get(graph->values[node->outputs[0]].type.dtype)->is_float);
 }
 
-/* A constant with elements that nodes compute with, and that none asks for a shape. */
+/* A constant with elements that nodes compute with and that none takes for a shape. */
 static bool is_array(const struct fold *fold, ul_value_id value)
 {
     const struct ul_value *info = &fold->graph->values[value];
@@ -101,8 +101,8 @@ static void find_sets(struct fold *fold)
     }
 }
 
-/* Whether a program may compute something else than folding did. One node alone is folded as it
- * runs, but for what it reads of other blocks. */
+/* Whether a program may compute something else than folding did. A node by itself is folded as it
+ * runs, but for what it reads from other blocks. */
 static bool is_chosen(const struct fold *fold, uint32_t place)
 {
     const struct set *set = &fold->sets[ul_edit_find_head((uint32_t *)fold->parents, place)];
@@ -157,7 +157,7 @@ static void want(struct fold *fold, bool *is_wanted, ul_value_id value)
     ul_block_add_output(&fold->own, 0, fold->copies[value]);
 }
 
-/* Makes outputs of what others read. */
+/* Makes what others read an output of the copy. */
 static void add_outputs(struct fold *fold)
 {
     const struct ul_graph *graph = fold->graph;
@@ -237,7 +237,7 @@ static bool run(struct fold *fold)
     return true;
 }
 
-/* What the program stores, as the values that were folded have it. */
+/* Puts what the program stores into the values that were folded. */
 static void take_results(struct fold *fold, struct ul_arena *keep)
 {
     for (uint32_t i = 0; i < ul_graph_only_root(&fold->own)->output_count; i++) {

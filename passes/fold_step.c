@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step whose operands are known, computed as its kernel would: by the interpreter of kernels. */
+/* A step whose operands are known, computed by the interpreter of kernels as its kernel would. */
 #include "ir/kernel_build.h"
 #include "ir/lower_group.h"
 #include "ir/view.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elementwise nodes behind a node that is written otherwise, moved onto what is made for it.
+/* Elementwise nodes after a node that is rewritten, moved onto its replacement.
  *
- * Problem: what is made for a node may hold its results in another order, which movements behind it
- * mend; an elementwise node behind these is a pass over memory of its own. Method: nodes whose
- * other operands are constants of one element, or of one for each channel, compute the same on what
- * is made, in front of the movements, where they fuse with it. */
+ * Problem: the replacement may hold its results in another order, which movements after it put
+ * right; an elementwise node after these is another pass over memory. Method: nodes whose other
+ * operands are constants of one element, or of one for each channel, compute the same on the
+ * replacement, in front of the movements, where they fuse with it. */
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 
@@ -28,7 +28,8 @@ static bool is_per_channel(const struct ul_followers *followers, const struct ul
            type->dims[type->rank - channel] == followers->channels;
 }
 
-/* The node that alone reads `value` and can move, or UL_NONE. Random numbers go by coordinates. */
+/* The node that alone reads `value` and can move, or UL_NONE. Random numbers depend on coordinates,
+ * so they cannot. */
 static ul_node_id find_next(const struct ul_followers *followers, const struct ul_build *build,
                             ul_value_id value)
 {
@@ -57,7 +58,7 @@ static ul_node_id find_next(const struct ul_followers *followers, const struct u
     return id;
 }
 
-/* Adds the same node on what is made. */
+/* Adds the same node on the replacement. */
 static ul_value_id move(const struct ul_followers *followers, struct ul_build *build, ul_node_id id,
                         ul_value_id from, ul_value_id made)
 {

@@ -3,12 +3,11 @@
  *
  * Problem: a value that only the next node reads need not exist in memory. Method: nodes in order;
  * each is merged with the group of one producer after the other, the latest first, where one kernel
- * can compute both (fuse_rules.c), no byte is needed more anywhere (fuse_bytes.c), and no way leads
- * from the group out and back in (fuse_cycles.c). The block's order then changes as little as
+ * can compute both (fuse_rules.c), no step needs a byte more (fuse_bytes.c), and no path leads out
+ * of the group and back into it (fuse_cycles.c). The block's order then changes as little as
  * possible (fuse_order.c), which is not what the bytes were judged by where groups wait for each
  * other: should the live sum have grown, the grouping is made anew from neighbours only, or not at
- * all.
- * Left undone: loops of two anchors; results of several shapes; random numbers inlined. */
+ * all. Left undone: loops of two anchors; results of several shapes; random numbers inlined. */
 #include <string.h>
 
 #include "passes/fuse_internal.h"
@@ -22,7 +21,7 @@ static bool can_join(const struct ul_fuse *fuse, uint32_t position)
            (ul_op_get(node->op)->flags & (UL_OP_CONTROL | UL_OP_RANDOM)) == 0;
 }
 
-/* Nothing that needs a kernel stands between the first and the last member. */
+/* No node between the first and the last member needs a kernel. */
 static bool is_adjacent(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
 {
     for (uint32_t p = trial->members[0]; p < trial->members[trial->count - 1]; p++) {
@@ -45,8 +44,8 @@ static bool try_merge(struct ul_fuse *fuse, const uint32_t *groups, uint32_t cou
     return true;
 }
 
-/* The group of `made` and those of all that reads what it makes: one by one they would cost bytes,
- * since what is made would still be stored. Tried when the last reader comes up. */
+/* Merges the group of `made` with those of all its readers: one by one they would cost bytes, since
+ * what is made would still be stored. Tried when the last reader comes up. */
 static void merge_readers(struct ul_fuse *fuse, uint32_t made, uint32_t position)
 {
     uint32_t groups[MAX_READERS + 1];
@@ -69,8 +68,8 @@ static void merge_readers(struct ul_fuse *fuse, uint32_t made, uint32_t position
         (void)try_merge(fuse, groups, count);
 }
 
-/* The group at `position` and those of all that makes what it reads: one by one they would cost
- * bytes, since what they read would live on beside what the others store. */
+/* Merges the group at `position` with those of all makers of what it reads: one by one they would
+ * cost bytes, since what they read would live on beside what the others store. */
 static void merge_makers(struct ul_fuse *fuse, uint32_t position)
 {
     const struct ul_node *node = ul_fuse_node(fuse, position);
@@ -92,7 +91,8 @@ static void merge_makers(struct ul_fuse *fuse, uint32_t position)
         (void)try_merge(fuse, groups, count);
 }
 
-/* What one node packs is made by that one's kernel, if it is, not stored by an earlier one. */
+/* What only one node packs is made by that node's kernel, if that has one, and not stored by an
+ * earlier one. */
 static bool is_packed(const struct ul_fuse *fuse, uint32_t position)
 {
     uint32_t first = fuse->user_begin[position], end = fuse->user_begin[position + 1];
@@ -173,7 +173,7 @@ static bool fuse_all(struct ul_pass *pass, bool neighbours_only)
     return after_bytes <= before_bytes;
 }
 
-/* Order and groups as they were; `order` has the nodes of all blocks, one block after the other. */
+/* Restores order and groups; `order` has the nodes of all blocks, one block after the other. */
 static void restore(struct ul_graph *graph, const ul_node_id *order)
 {
     for (uint32_t b = 0; b < graph->block_count; b++) {

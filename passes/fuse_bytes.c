@@ -6,11 +6,11 @@
  *     b = Exp(y)               w---r                 in registers
  *     c = a + b                    w                 x and y live until here instead
  *
- * A group runs where its anchor does, or its last node, as soon as what it reads is there: so an
+ * A group runs where its anchor does, or its last node, as soon as its operands are there: so an
  * input may live longer than before, as far as values that vanish make room for it. */
 #include "passes/fuse_internal.h"
 
-/* The first position at which all is there that the trial reads. */
+/* The first position at which everything that the trial reads is there. */
 static uint32_t ready_at(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
 {
     uint32_t ready = 0;
@@ -27,7 +27,8 @@ static uint32_t ready_at(const struct ul_fuse *fuse, const struct ul_fuse_trial 
     return ready;
 }
 
-/* Where one of the groups runs: that of the anchor, or the last, or the next behind all inputs. */
+/* Where one of the groups runs: that of the anchor, or the last, or the next one after all
+ * inputs. */
 static uint32_t place_of(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
                          const uint32_t *groups, uint32_t count)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group must not wait for itself: no way may lead out of it and back in, views included. Found by
- * a search along users, from group to group; beyond MAX_VISITS there is taken to be one. */
+/* A group must not wait for itself: no path may lead out of it and back in, views included. A
+ * search along users, from group to group, looks for one; beyond MAX_VISITS it takes one for
+ * granted. */
 #include "passes/fuse_internal.h"
 
 enum { MAX_VISITS = 20000 };
@@ -8,7 +9,7 @@ enum { MAX_VISITS = 20000 };
 struct search {
     struct ul_fuse *fuse;
     const struct ul_fuse_trial *trial;
-    uint32_t last;   /* member: what begins behind it cannot lead back */
+    uint32_t last;   /* member: what comes after it cannot lead back */
     uint32_t *stack; /* groups to be looked at */
     uint32_t depth, capacity;
 };

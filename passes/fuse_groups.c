@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups and trials of a block: who makes and reads what, and what a union of groups has. */
+/* Groups and trials of a block: who makes and reads what, and what a union of groups contains. */
 #include <string.h>
 
 #include "ir/view.h"
@@ -78,7 +78,7 @@ bool ul_fuse_trial_init(const struct ul_fuse *fuse, struct ul_fuse_trial *trial,
 
 static bool reads(const struct ul_node *node, ul_value_id value)
 {
-    /* What has blocks may read it inside: it counts as a reader of all that it needs. */
+    /* A node with blocks may read it inside: it counts as a reader of all that it needs. */
     bool found = node->block_count > 0;
     for (uint32_t i = 0; !found && i < node->input_count; i++)
         found = node->inputs[i] == value;
@@ -160,7 +160,7 @@ static void add_reads(struct ul_fuse *fuse, ul_node_id id, uint32_t position, st
     }
 }
 
-/* What reads an input comes before the node whose output overwrites it (donate.c). */
+/* A reader of an input comes before the node whose output overwrites it (donate.c). */
 static void add_overwrites(const struct ul_fuse *fuse, uint32_t position, struct reads *reads)
 {
     const struct ul_node *node = ul_fuse_node(fuse, position);

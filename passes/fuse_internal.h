@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fusing: the parts of passes/fuse*.c. For these files alone.
+/* Fusing: what passes/fuse*.c share.
  *
  * Fusing goes block by block. A group is known by the position, in its block, of the first node
  * that founded it; positions are those of the block before it is put in order anew. A trial is a
- * union of groups that is held against the rules, one after the other, before it becomes a group.
- */
+ * union of groups; it is checked against the rules, one after the other, before it becomes a
+ * group. */
 #ifndef UL_FUSE_INTERNAL_H
 #define UL_FUSE_INTERNAL_H
 
@@ -35,7 +35,7 @@ struct ul_fuse {
 
     /* The block, and what is known of it. */
     const struct ul_block *block;
-    uint32_t *position;           /* per node: its place; of nested ones: that of the owner */
+    uint32_t *position;           /* per node: its position; of a nested node, its owner's */
     uint32_t *group_of;           /* per position */
     struct ul_fuse_group *groups; /* per position that founded one */
     uint32_t *user_begin;         /* per position: its users in users[], as positions */
@@ -69,27 +69,27 @@ bool ul_fuse_trial_init(const struct ul_fuse *fuse, struct ul_fuse_trial *trial,
 uint32_t ul_fuse_member(const struct ul_fuse_trial *trial, uint32_t position);
 /* Sets fuse->escapes for what the members make. */
 void ul_fuse_mark_escapes(struct ul_fuse *fuse, const struct ul_fuse_trial *trial);
-/* Makes the trial the group of them all. */
+/* Makes the trial one group. */
 void ul_fuse_join(struct ul_fuse *fuse, const struct ul_fuse_trial *trial, const uint32_t *groups,
                   uint32_t count, uint32_t runs_at);
 
 /* fuse_rules.c: whether one kernel can compute the trial. Fills in `hang` and `front`. */
 bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial);
-/* One of the groups is a call of the target's library that is worth to stay one, and all of them
+/* One of the groups is a call of the target's library that is worth keeping, and all of them
  * together would be none. */
 bool ul_fuse_loses_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
                         const uint32_t *groups, uint32_t count);
 
-/* fuse_cycles.c: a way leads from the trial through other groups back into it. */
+/* fuse_cycles.c: a path leads from the trial through other groups back into it. */
 bool ul_fuse_has_cycle(struct ul_fuse *fuse, const struct ul_fuse_trial *trial);
 
 /* fuse_bytes.c: merges the groups' steps in the account where that costs no byte, and says in whose
- * place the one step runs. False: it would. */
+ * place the one step runs. False: it would cost some. */
 bool ul_fuse_merge_bytes(struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
                          const uint32_t *groups, uint32_t count, uint32_t *runs_at);
 
-/* fuse_order.c: puts the block in order by groups, and numbers these in the graph. Says in
- * fuse->keeps_account whether groups run one after the other as they were judged. */
+/* fuse_order.c: puts the block in order by groups, and numbers the groups in the graph. Sets
+ * fuse->keeps_account to whether groups run one after the other as they were judged. */
 void ul_fuse_reorder(struct ul_fuse *fuse);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups in an order in which each comes after what it needs, as near to the old one as can be: of
- * those that are ready, the one whose anchor (or last node) stood first. */
+/* Puts groups in an order in which each comes after what it needs, as near to the old one as can
+ * be: among those that are ready, the one whose anchor (or last node) was first comes next. */
 #include <string.h>
 
 #include "passes/fuse_internal.h"
@@ -65,7 +65,7 @@ static uint32_t *count_waits(const struct ul_fuse *fuse)
     return waits;
 }
 
-/* Its nodes come next. Returns their count. */
+/* Puts the group's nodes next. Returns their count. */
 static uint32_t emit(struct ul_fuse *fuse, const struct ul_fuse_group *group, ul_node_id *out)
 {
     for (uint32_t i = 0; i < group->count; i++) {
@@ -76,7 +76,7 @@ static uint32_t emit(struct ul_fuse *fuse, const struct ul_fuse_group *group, ul
     return group->count;
 }
 
-/* What waited for the group alone is ready. */
+/* Groups that waited for this one alone are ready. */
 static void release(const struct ul_fuse *fuse, const struct ul_fuse_group *group, uint32_t *waits,
                     struct ready *ready)
 {

@@ -32,13 +32,13 @@ static bool is_elementwise(const struct ul_node *node)
     return (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) != 0 && node->output_count == 1;
 }
 
-/* A Concat: it passes over what is in its place already. */
+/* Whether it is a Concat, which passes over what is in its place already. */
 static bool joins(const struct ul_node *node)
 {
     return (ul_op_get(node->op)->flags & UL_OP_JOINS) != 0;
 }
 
-/* Worth computing again for each load. */
+/* Whether it is worth computing again for each load. */
 static bool is_cheap(const struct ul_node *node)
 {
     return (ul_op_get(node->op)->flags & UL_OP_COSTLY_MAP) == 0;
@@ -46,7 +46,8 @@ static bool is_cheap(const struct ul_node *node)
 
 /* ---- Behind the anchor ---- */
 
-/* What `value` hangs on: the anchor's output itself, or what its maker in the group hangs on. */
+/* What `value` depends on: the anchor's output itself, or what its maker in the group depends
+ * on. */
 static ul_value_id hangs_on(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
                             ul_value_id value)
 {
@@ -56,7 +57,7 @@ static ul_value_id hangs_on(const struct ul_fuse *fuse, const struct ul_fuse_tri
     return index == trial->anchor ? value : trial->hang[index];
 }
 
-/* A member that hangs on the anchor computes at the anchor's very index. */
+/* A member that depends on the anchor computes at exactly the anchor's index. */
 static bool check_hanging(const struct ul_fuse *fuse, struct ul_fuse_trial *trial, uint32_t member)
 {
     const struct ul_node *node = ul_fuse_node(fuse, trial->members[member]);
@@ -171,8 +172,8 @@ static bool loads_once(const struct ul_fuse *fuse, const struct ul_node *user, u
     return is_cheap(made_by) && loads <= elements;
 }
 
-/* Results of maps that are neither in front of the anchor nor behind it: all of one shape. With an
- * anchor there must be none, but side chains that end in nodes behind it. */
+/* The results of maps that are neither in front of the anchor nor behind it have one shape. With an
+ * anchor there must be none but side chains that end in nodes behind it. */
 static bool check_results(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
 {
     const struct ul_type *result = NULL;
@@ -209,7 +210,7 @@ static bool check_inlined(const struct ul_fuse *fuse, const struct ul_fuse_trial
     return true;
 }
 
-/* What overwrites nothing; what overwrites sums and statistics; what overwrites parameters. */
+/* Overwrites nothing; sums and statistics; parameters. */
 enum effect { EFFECT_NONE, EFFECT_SUMS, EFFECT_UPDATES };
 
 static enum effect effect_of(const struct ul_graph *graph, ul_value_id value)
@@ -222,7 +223,7 @@ static enum effect effect_of(const struct ul_graph *graph, ul_value_id value)
     return updated != 0 ? EFFECT_UPDATES : EFFECT_SUMS;
 }
 
-/* Entries of a program that trains run its steps with some of the effects alone. */
+/* The entries of a program that trains run only the steps with some of the effects. */
 static bool check_effects(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
 {
     uint32_t effects = 0;
@@ -252,8 +253,8 @@ static bool feeds_gradient(const struct ul_fuse *fuse, uint32_t position)
     return false;
 }
 
-/* Behind a product of the forward pass: a map whose operand is kept as well, so that parts of the
- * gradient that reads its result can make that again. In one kernel with the product both would be
+/* A map after a product of the forward pass, whose operand is kept as well, so that parts of the
+ * gradient that reads its result can make it again. In one kernel with the product both would be
  * kept. */
 static bool check_again(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
 {
@@ -320,7 +321,7 @@ static bool check_overwritten(struct ul_fuse *fuse, const struct ul_fuse_trial *
 
 /* ---- Tensor cores ---- */
 
-/* What is multiplied: of how many results, along each, of how many terms. */
+/* The sides of a product: how many results there are along each, and how many terms. */
 struct sides {
     int64_t m, n, k;
 };
@@ -374,7 +375,7 @@ static struct sides sides_of(const struct ul_fuse *fuse, const struct ul_node *n
 /* A factor that is computed while it is read has no 16 bits that tensor cores could take. */
 static bool check_tensor_cores(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
 {
-    enum { MIN_PRODUCTS = 1 << 15 }; /* of what is less, a launch takes longer */
+    enum { MIN_PRODUCTS = 1 << 15 }; /* below that, a launch takes longer */
     int64_t min = fuse->pass->traits->tensor_side;
     if (min == 0 || trial->anchor == UL_FUSE_NEVER)
         return true;
@@ -408,7 +409,7 @@ bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
            check_tensor_cores(fuse, trial) && check_overwritten(fuse, trial);
 }
 
-/* All that reads what is made there multiplies it, and cannot compute it as it loads it. */
+/* All that reads what is made there multiplies it and cannot compute it as it loads it. */
 static bool is_stored_anyway(struct ul_fuse *fuse, uint32_t position)
 {
     bool is_costly = !is_cheap(ul_fuse_node(fuse, position));
@@ -424,8 +425,8 @@ static bool is_stored_anyway(struct ul_fuse *fuse, uint32_t position)
     return true;
 }
 
-/* The call, all of whose results the rest of the trial reads alone, is worth a kernel of its own
- * for that rest. */
+/* The rest of the trial alone reads all results of the call, and for it the call is worth a kernel
+ * of its own. */
 static bool is_worth(struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
                      const struct ul_fuse_trial *call)
 {

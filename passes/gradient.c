@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reverse mode: the gradients of a loss by the model's parameters, and their updates, as nodes
- * behind those of the model.
+ * after those of the model.
  *
  * Method: the loss is the only output. Values that depend on a parameter want gradients; nodes are
  * visited from the last to the first, and the rule of each (ir/gradient.h) gives its inputs their
@@ -11,8 +11,8 @@
  *                                              dx = rule of f (dy, x)
  *
  * A gradient is final once all readers of its value were visited; that of a parameter is followed
- * by its update as soon as the product or convolution that it is next to has had its turn: until
- * then what reads the old parameter may have to run again. The first share of a gradient is the
+ * by its update as soon as the product or convolution next to it has been visited: until then
+ * readers of the old parameter may have to run again. The first share of a gradient is the
  * gradient; others are added to it. Left undone: nodes in nested blocks. */
 #include "passes/reverse.h"
 
@@ -37,7 +37,7 @@ static void find_wanted(struct ul_reverse *reverse)
         ul_reverse_want(reverse, block->nodes[p]);
 }
 
-/* Readers of parameters that are still to come. */
+/* Counts the readers of parameters that are still to come. */
 static void count_readers(struct backward *backward, uint32_t node_count)
 {
     const struct ul_graph *graph = backward->reverse.graph;
@@ -49,7 +49,7 @@ static void count_readers(struct backward *backward, uint32_t node_count)
     }
 }
 
-/* Parameters whose last reader, seen backwards, was this node are to be updated. */
+/* Updates the parameters whose last reader, seen backwards, was this node. */
 static void update_finals(struct backward *backward, ul_node_id id)
 {
     const struct ul_node node = backward->reverse.graph->nodes[id];
@@ -67,7 +67,7 @@ static void update_finals(struct backward *backward, ul_node_id id)
         ul_update_flush(&backward->updates);
 }
 
-/* Parameters whose gradient is final only when several nodes have had their turn. */
+/* Lists the parameters whose gradient is final only when several nodes have been visited. */
 static void list_shared(struct ul_reverse *reverse)
 {
     struct ul_training *training = reverse->pass->options->training;
@@ -124,7 +124,7 @@ static enum ul_status check_loss(const struct ul_pass *pass)
                        ul_quote(pass->scratch, name != NULL ? name : loss->name), text.data);
 }
 
-/* Nothing can be learned of no samples. */
+/* Nothing can be learned from no samples. */
 static enum ul_status check_samples(const struct ul_pass *pass)
 {
     const struct ul_block *block = ul_graph_only_root(pass->graph);
@@ -154,7 +154,7 @@ static enum ul_status run_backward(struct backward *backward, uint32_t node_coun
     return UL_OK;
 }
 
-/* Gradients are made by now, and a StopGradient only hands its value on. */
+/* Gradients are made by now: a StopGradient only hands its value on. */
 static void open_stops(struct ul_graph *graph)
 {
     for (uint32_t n = 0; n < graph->node_count; n++)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models of 16 bits: what they have as f16 or bf16 becomes f32 that is stored so.
+/* Models of 16 bits: their f16 or bf16 becomes f32 that is stored in these types.
  *
  * Problem: a model may be written in 16 bits itself, or be converted, with Casts around what stays
  * f32 (normalisations, Softmax, inputs and outputs). All passes look for networks of f32, and
- * --precision stores those in 16 bits. Method: the same for both. Values of the type in which most
- * products are become f32 and bear what the model has them as (`declared`): precision.c stores them
- * in these 16 bits, keeps what the model has in f32, and decides about values that passes make as
- * --precision does. What is fused is computed in f32 and not rounded between its nodes.
- * Casts between both go where that changes no more than roundings:
+ * --precision stores those in 16 bits. Method: the same for both. Values of the type that most
+ * products have become f32 and note the model's type (`declared`): precision.c stores them in these
+ * 16 bits, keeps what the model has in f32, and decides about values that passes make as
+ * --precision does. What is fused is computed in f32 and not rounded between its nodes. Casts
+ * between both go where that changes no more than roundings:
  *
  *      x f16 --Cast--> f32 -->      reads x, which says as much
  *      --> f32 --Cast--> y f16      makes y, where nothing else reads the f32
@@ -59,7 +59,7 @@ static enum ul_dtype find_dtype(const struct ul_graph *graph)
     return counts[UL_F16] >= counts[UL_BF16] ? UL_F16 : UL_BF16;
 }
 
-/* Looks at the bits of what it casts, or owns a graph. */
+/* Looks at the bits of what it casts, or has a graph. */
 static bool has_other(const struct ul_graph *graph)
 {
     for (uint32_t n = 0; n < graph->node_count; n++)
@@ -115,7 +115,7 @@ static void retype_values(struct halves *halves)
 
 const char *const ul_type_attributes[] = {"to", "dtype", "output_dtype", "output_datatype", NULL};
 
-/* What nodes say of the type of their results. */
+/* Changes what attributes say of the types of results. */
 static void retype_attributes(struct halves *halves)
 {
     struct ul_graph *graph = halves->graph;
@@ -194,7 +194,7 @@ static bool is_factor_of_wide(const struct halves *halves, ul_value_id value)
     return false;
 }
 
-/* What made `old` makes `value` from now on, which was made of it by a Cast. */
+/* The node that made `old` makes `value` from now on, which a Cast made of it. */
 static void take_over(struct halves *halves, ul_value_id value, ul_value_id old)
 {
     struct ul_graph *graph = halves->graph;
@@ -237,7 +237,7 @@ static bool is_narrowed_by_all(const struct halves *halves, ul_value_id value)
     return count == halves->user_begin[value + 1] - halves->user_begin[value];
 }
 
-/* What a value is a view of is stored as it is. */
+/* Whatever a value is a view of is stored as the value is. */
 static void spread_back(struct halves *halves, ul_value_id value)
 {
     struct ul_graph *graph = halves->graph;
@@ -252,8 +252,8 @@ static void spread_back(struct halves *halves, ul_value_id value)
     }
 }
 
-/* Something makes no float of the value: which integer, or which element, depends on the rounding.
- */
+/* The value is not made into floats: which integer, or which element, depends on how it is
+ * rounded. */
 static bool is_decided_by(const struct halves *halves, ul_value_id value)
 {
     const struct ul_graph *graph = halves->graph;
@@ -269,7 +269,7 @@ static bool is_decided_by(const struct halves *halves, ul_value_id value)
     return false;
 }
 
-/* Rounds in a type of its own, which no fusion leaves out. */
+/* Rounds in a type of its own, so that no fusion leaves it out. */
 static void round_before(struct halves *halves, ul_node_id cast)
 {
     struct ul_graph *graph = halves->graph;
@@ -310,7 +310,7 @@ static void narrow(struct halves *halves, ul_node_id id)
         ul_rewrite_replace(&halves->rewrite, made, to);
         ul_graph_remove_node(graph, other);
     }
-    ul_rewrite_replace(&halves->rewrite, from, to); /* of another that is an output */
+    ul_rewrite_replace(&halves->rewrite, from, to); /* from another value, which is an output */
     take_over(halves, to, from);
     spread_back(halves, to);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shape inference, constant folding and control flow with known conditions, in one walk in
- * execution order: a shape often hangs on a constant that folds only once other shapes are known.
+ * execution order: a shape often depends on a constant that folds only once other shapes are known.
  *
  * Rules of folding: results of up to SMALL_BYTES always fold; so do others that are small beside
  * the weights (SMALL_PART, STEP_SMALL_PART), until the stored weights have grown by ALL_PART
@@ -21,12 +21,12 @@
 
 #include <string.h>
 
-/* Small: so many bytes, or that part of all weights, while what the weights grow by is no more than
- * the other part. */
+/* A result is small with so many bytes, or with that part of all weights, as long as the weights
+ * grow by no more than the other part. */
 enum { SMALL_BYTES = 4096, SMALL_PART = 2048, ALL_PART = 256, BIG_FOLD_ELEMENTS = 1 << 20 };
-/* The same where steps cost (masks and biases of windows in attention). The elements bound what one
- * launch is spared for: 4 MiB of f32 are about as long on their way as a launch takes (2 us at
- * 2 TB/s), so that of anything larger the bytes are what a run pays for, not the step. */
+/* The same where steps cost (masks and biases of windows in attention). Elements are bounded by
+ * what a launch costs: 4 MiB of f32 take about as long to move as a launch (2 us at 2 TB/s), so
+ * that for anything larger a run pays for the bytes, not for the step. */
 enum { STEP_SMALL_PART = 128, STEP_ALL_PART = 32 };
 
 struct infer {
@@ -34,12 +34,12 @@ struct infer {
     struct ul_graph *graph;
     struct ul_arena node_scratch; /* reset for each node */
     uint64_t small_bytes;
-    int64_t grown_bytes, max_bytes; /* of the stored weights: what folding added, and may add */
-    uint32_t *uses; /* per value that existed before; folded-away uses are taken off */
+    int64_t grown_bytes, max_bytes; /* of the stored weights: what folding has added, and may add */
+    uint32_t *uses; /* per value that existed before; uses that were folded away are subtracted */
     uint32_t uses_count;
     bool has_halves; /* the model has values of 16 bits */
-    /* Nodes whose results are known, and which stay until the end: what has 16 bits is computed
-     * again, as a program would (fold.c). */
+    /* Nodes whose results are known and which stay until the end: what has 16 bits is computed
+     * again as a program would (fold.c). */
     ul_node_id *kept;
     uint32_t kept_count, kept_capacity;
 };
@@ -76,7 +76,7 @@ static bool is_single_use(const struct infer *infer, ul_value_id value)
     return value < infer->uses_count && infer->uses[value] == 1;
 }
 
-/* A constant weight's dense view through the row's hook: the result shares the bytes. */
+/* A constant weight's dense view, by the row's hook: the result shares the bytes. */
 static bool fold_shared(struct infer *infer, ul_node_id id)
 {
     struct ul_graph *graph = infer->graph;
@@ -113,7 +113,7 @@ static uint64_t freed_bytes(const struct infer *infer, const struct ul_node *nod
     return freed;
 }
 
-/* `more_bytes`: what the stored weights would grow by. */
+/* `more_bytes`: by how much the stored weights would grow. */
 static bool may_store(const struct infer *infer, uint64_t result_bytes, int64_t more_bytes)
 {
     return result_bytes <= SMALL_BYTES || more_bytes <= 0 ||
@@ -143,8 +143,8 @@ static bool fold(struct infer *infer, ul_node_id id)
                    ul_node_get_int(node, "any_scale", 0) != 0); /* of pass quantize */
     if (elements > BIG_FOLD_ELEMENTS || widens)
         return false;
-    /* Equal elements take no bytes, which only the result shows: without inputs in memory they
-     * are likely enough to look. */
+    /* Equal elements take no bytes, which only the result shows: without inputs in memory they are
+     * likely enough to try. */
     uint64_t read_bytes = 0;
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] != UL_NONE)
@@ -183,7 +183,7 @@ static bool is_kept(const struct infer *infer, ul_node_id id)
     return infer->has_halves && ul_dtype_get(dtype)->is_float;
 }
 
-/* Outputs that are known become weights and the node goes, if that is all of them. */
+/* Known outputs become weights, and the node goes if these are all. */
 static void finalize(struct infer *infer, ul_node_id id)
 {
     UL_ASSERT(infer->graph->nodes[id].output_count > 0);
@@ -261,8 +261,8 @@ static enum ul_status same_branch_types(struct infer *infer, ul_node_id id)
     return UL_OK;
 }
 
-/* In place of a branch whose operators refuse the shapes: what ends the run that takes it. Its
- * results have the types of the other branch's. */
+/* Puts in place of a branch whose operators refuse the shapes something that ends a run which takes
+ * it. The results have the types of the other branch's. */
 static void rule_out(struct infer *infer, ul_node_id id, uint32_t which, const char *why)
 {
     struct ul_graph *graph = infer->graph;
@@ -285,7 +285,8 @@ static void rule_out(struct infer *infer, ul_node_id id, uint32_t which, const c
     count_uses(infer);
 }
 
-/* Both branches, of which one may be impossible: in files that are made for several shapes. */
+/* Infers both branches, one of which may be impossible in files that are made for several
+ * shapes. */
 static enum ul_status infer_branches(struct infer *infer, ul_node_id id, uint32_t depth)
 {
     struct ul_diag *diag = infer->pass->diag;
@@ -340,7 +341,8 @@ static void set_argument(struct infer *infer, ul_block_id body, uint32_t argumen
     graph->values[graph->blocks[body].inputs[argument]].type = *type;
 }
 
-/* A carried value must come out of the body as it went in, and so leave the node. */
+/* A carried value must leave the body with the type with which it entered, and so it leaves the
+ * node. */
 static enum ul_status carry(struct infer *infer, ul_node_id id, ul_value_id argument,
                             ul_value_id result, uint32_t output)
 {
@@ -362,7 +364,7 @@ static enum ul_status carry(struct infer *infer, ul_node_id id, ul_value_id argu
     return UL_OK;
 }
 
-/* Slices of the rounds stacked along a new first axis. */
+/* The slices of all rounds, stacked along a new first axis. */
 static enum ul_status stack(struct infer *infer, ul_node_id id, ul_value_id slice, uint32_t output,
                             int64_t rounds)
 {
@@ -474,7 +476,7 @@ static enum ul_status infer_loop(struct infer *infer, ul_node_id id, uint32_t de
     return UL_OK;
 }
 
-/* The axes are 0: scan.c has moved others there. */
+/* The axes are 0: scan.c has moved the others there. */
 static enum ul_status scan_arguments(struct infer *infer, ul_node_id id, uint32_t carried,
                                      int64_t *rounds)
 {
@@ -585,7 +587,7 @@ static enum ul_status infer_block(struct infer *infer, ul_block_id block, uint32
         if ((ul_op_get(graph->nodes[id].op)->flags & UL_OP_CONTROL) != 0) {
             bool again = false;
             UL_TRY(infer_control(infer, block, at, id, depth, &again));
-            at -= again ? 1 : 0; /* a branch's first node or a Transpose stands there now */
+            at -= again ? 1 : 0; /* a branch's first node or a Transpose is there now */
             continue;
         }
         UL_TRY(ul_node_infer(graph, id, &infer->node_scratch, infer->pass->diag));
@@ -623,7 +625,7 @@ static bool says_half(const struct ul_node *node)
     return false;
 }
 
-/* Types of what nodes make are not known yet: they are those of operands, or what the nodes say. */
+/* Types of results are not known yet: they are those of operands, or what the nodes say. */
 static bool has_halves(const struct ul_graph *graph)
 {
     for (uint32_t v = 0; v < graph->value_count; v++)
@@ -636,8 +638,8 @@ static bool has_halves(const struct ul_graph *graph)
     return false;
 }
 
-/* Block by block, since no kernel has nodes of two, and in the order in which blocks were made:
- * what a block reads of others was made outside of it, and before. Where there are very many
+/* Folds block by block, since no kernel has nodes of two, in the order in which blocks were made:
+ * what a block reads from others was made outside of it, and before. Where there are very many
  * blocks, nested ones stay as they were folded, node by node. */
 static void fold_kept(struct infer *infer)
 {

@@ -2,9 +2,9 @@
 /* Blocks written out for training: what is trained in a block, or through one, gets its gradient by
  * the rules of the operators in it.
  *
- * Method: a Loop or Scan that runs a known count becomes its rounds, one behind the other
- * (unroll.c); of an If both branches are computed, and the results are chosen by the condition, so
- * that the branch not taken has a gradient of 0:
+ * Method: a Loop or Scan that runs a known count becomes its rounds, one after the other
+ * (unroll.c). Both branches of an If are computed, and the condition chooses the results, so that
+ * the branch not taken has a gradient of 0:
  *
  *      y = If c { a = f(x) } else { b = g(x) }     a = f(x)   b = g(x)   y = Where(c, a, b)
  *
@@ -58,8 +58,8 @@ void ul_inline_block(const struct ul_pass *pass, ul_block_id block_id, uint32_t 
 
 /* ---- What is trained ---- */
 
-/* Whether a node, or a block in it, reads a value that moves with a parameter; values that its
- * blocks make of such are marked on the way. */
+/* Whether a node, or a block in it, reads a value that depends on a parameter; values that its
+ * blocks make of such ones are marked on the way. */
 static bool reads_trained(const struct ul_graph *graph, bool *moves, ul_node_id id)
 {
     const struct ul_node *node = &graph->nodes[id];
@@ -130,7 +130,7 @@ static ul_block_id join_branches(struct ul_graph *graph, ul_node_id id)
     return all;
 }
 
-/* Pass infer has left of a branch that a run which takes it fails. */
+/* Whether pass infer has left a branch that fails any run which takes it. */
 static bool is_ruled_out(const struct ul_graph *graph, ul_block_id branch)
 {
     const struct ul_value *result = &graph->values[graph->blocks[branch].outputs[0]];
@@ -157,7 +157,7 @@ static ul_block_id write_out(const struct ul_pass *pass, ul_node_id id)
     return all;
 }
 
-/* What was added without types. */
+/* Infers what was added without types. */
 static enum ul_status infer_new(const struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
@@ -179,7 +179,7 @@ enum ul_status ul_pass_inline(struct ul_pass *pass)
     for (uint32_t at = 0; find_trained(pass, &at);) {
         ul_block_id all = write_out(pass, ul_graph_only_root(graph)->nodes[at]);
         if (all == UL_NONE) {
-            at++; /* the gradient says so, if it comes to that */
+            at++; /* the gradient says so if it matters */
             continue;
         }
         ul_inline_block(pass, 0, at, all);

@@ -31,7 +31,7 @@ struct inside {
     bool *escapes;
 };
 
-/* A value, the maps behind it, and what reads it in the backward pass, in the block's order. */
+/* A value, the maps that make it, and its readers in the backward pass, in the block's order. */
 struct site {
     ul_value_id value;
     struct ul_maps maps;
@@ -49,7 +49,7 @@ static bool is_of_maps(const struct inside *inside, const struct site *site, ul_
     return false;
 }
 
-/* Whether kernels so far compute the map from the very bits of `value` that lie in memory. */
+/* Whether kernels so far compute the map from exactly the bits of `value` that are in memory. */
 static bool is_stored(const struct inside *inside, ul_node_id map, ul_value_id value)
 {
     const struct ul_graph *graph = inside->graph;
@@ -63,7 +63,7 @@ static bool is_stored(const struct inside *inside, ul_node_id map, ul_value_id v
 
 /* ---- What the maps read ---- */
 
-/* A node in front of `place` overwrites the value. */
+/* A node before `place` overwrites the value. */
 static bool is_overwritten(const struct inside *inside, ul_value_id value, uint32_t place)
 {
     const struct ul_graph *graph = inside->graph;
@@ -78,7 +78,7 @@ static bool is_overwritten(const struct inside *inside, ul_value_id value, uint3
     return false;
 }
 
-/* The backward pass reads the value at a place or behind it. */
+/* The backward pass reads the value at a place or after it. */
 static bool is_kept(const struct inside *inside, ul_value_id value, uint32_t place)
 {
     const struct ul_graph *graph = inside->graph;
@@ -92,7 +92,7 @@ static bool is_kept(const struct inside *inside, ul_value_id value, uint32_t pla
     return false;
 }
 
-/* The node reads what a map does beside the large value, and is no such map itself. */
+/* The node reads what a map does as well as the large value, and is no such map itself. */
 static bool mixes(const struct inside *inside, const struct site *site, const struct ul_node *node)
 {
     for (uint32_t m = 0; m < site->maps.count; m++) {
@@ -106,8 +106,8 @@ static bool mixes(const struct inside *inside, const struct site *site, const st
     return false;
 }
 
-/* Kernels of the readers share no part of the maps' expressions: of a product with two uses a
- * compiler fuses neither. */
+/* Kernels of the readers share no part of the maps' expressions: a compiler fuses no product that
+ * has two uses. */
 static bool is_apart(const struct inside *inside, const struct site *site)
 {
     const struct ul_graph *graph = inside->graph;
@@ -166,7 +166,8 @@ static bool is_call(const struct inside *inside, ul_node_id id)
                                     NULL);
 }
 
-/* Its kernel may compute the value for itself: a product, or a map over as many elements. */
+/* Whether its kernel may compute the value for itself: a product, or a map over as many
+ * elements. */
 static bool is_served(const struct inside *inside, ul_node_id id, ul_value_id value)
 {
     const struct ul_graph *graph = inside->graph;
@@ -191,7 +192,8 @@ static bool is_served(const struct inside *inside, ul_node_id id, ul_value_id va
             ul_type_same_dims(&graph->values[node->outputs[0]].type, &graph->values[value].type));
 }
 
-/* False: something reads the value backwards that needs it in memory, or no product does. */
+/* Finds the readers. False: something that reads the value backwards needs it in memory, or no
+ * product reads it. */
 static bool find_readers(const struct inside *inside, struct site *site)
 {
     const struct ul_graph *graph = inside->graph;
@@ -240,7 +242,7 @@ ul_node_id ul_inside_last(const struct ul_graph *graph, ul_node_id reader)
     return last;
 }
 
-/* What the program compares the step with: itself, before. */
+/* The name by which the program compares the step with itself as it was before. */
 static void name_whole(struct ul_graph *graph, ul_node_id reader)
 {
     ul_node_id last = ul_inside_last(graph, reader);

@@ -51,7 +51,7 @@ static void rewrite(struct ul_integers *integers, ul_node_id id)
     }
 }
 
-/* Is it of less than a byte an element, and more than a few bytes? */
+/* Whether it has less than a byte an element, and more than a few bytes. */
 static bool is_worth_packing(const struct ul_type *type)
 {
     enum { FEW_ELEMENTS = 64 };
@@ -65,7 +65,7 @@ static bool rounds(const struct ul_graph *graph, const struct ul_node *node)
     return ul_dtype_is_half(type->dtype) && ul_type_elements(type) > 1;
 }
 
-/* Results of at most so many bytes that widen constants. */
+/* Folds what widens constants, up to so many bytes of results. */
 static bool fold(struct ul_integers *integers, ul_node_id id)
 {
     enum { SMALL_BYTES = 4096 };
@@ -82,7 +82,7 @@ static bool fold(struct ul_integers *integers, ul_node_id id)
     return true;
 }
 
-/* What follows the rank of x behind the scales' axis, so that they broadcast. */
+/* Appends the dimensions of x after the scales' axis, so that they broadcast. */
 static ul_value_id spread(struct ul_integers *integers, ul_value_id scales, uint32_t trailing)
 {
     const struct ul_type *type = &integers->graph->values[scales].type;
@@ -100,7 +100,7 @@ static ul_value_id spread(struct ul_integers *integers, ul_value_id scales, uint
     return trailing == 0 ? scales : ul_build_reshape(&integers->build, scales, trailing + 1, dims);
 }
 
-/* QuantizeLinear and DequantizeLinear whose scales are no blocks, as elementwise nodes. */
+/* Makes elementwise nodes of QuantizeLinear and DequantizeLinear whose scales are no blocks. */
 static void broadcast(struct ul_integers *integers, ul_node_id id)
 {
     struct ul_graph *graph = integers->graph;
@@ -125,7 +125,7 @@ static void broadcast(struct ul_integers *integers, ul_node_id id)
     ul_integers_become(integers, id, op, inputs, inputs[2] == UL_NONE ? 2 : 3, &node);
 }
 
-/* What widens integers is done by each reader for itself: reader by reader it fuses. */
+/* Each reader widens integers for itself, so that it can fuse that. */
 static void share_out(struct ul_integers *integers, ul_node_id id)
 {
     struct ul_graph *graph = integers->graph;
@@ -162,7 +162,7 @@ static void end_floats(struct ul_integers *integers, ul_node_id id)
         (void)(ul_integers_table(integers, id) || ul_integers_mean(integers, id));
 }
 
-/* Nodes as the walk hands them over, each with where new ones go. */
+/* Hands over the nodes one by one, and says where new ones go. */
 static void walk(struct ul_integers *integers, ul_block_id block,
                  void (*visit)(struct ul_integers *, ul_node_id))
 {

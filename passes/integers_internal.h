@@ -2,7 +2,7 @@
 /* What the files of pass integers share.
  *
  * Scaled integers are (x - zero) * scale: what a DequantizeLinear of constants makes of x.
- * Ownership: everything is the pass's; constants that are made are the graph's. */
+ * Ownership: everything is the pass's; constants that it makes are the graph's. */
 #ifndef UL_INTEGERS_INTERNAL_H
 #define UL_INTEGERS_INTERNAL_H
 
@@ -29,19 +29,20 @@ struct ul_scaled {
 
 const struct ul_node *ul_integers_maker(const struct ul_integers *integers, ul_value_id value);
 bool ul_integers_is_read_once(const struct ul_integers *integers, ul_value_id value);
-/* `x` with constants `scale` and `zero` as the operators have them; `axis` counts where they are
- * not one number. False: they are none that integers can be computed with. */
+/* `x` with constants `scale` and `zero` as the operators have them; `axis` counts where these are
+ * more than one number. False: integers cannot be computed with them. */
 bool ul_integers_scale(const struct ul_integers *integers, ul_value_id x, ul_value_id scale,
                        ul_value_id zero, int64_t axis, struct ul_scaled *scaled);
-/* The value is a DequantizeLinear's, or an elementwise Dequantize's with one scale, in f32. */
+/* The value is the result of a DequantizeLinear, or of an elementwise Dequantize with one scale, in
+ * f32. */
 bool ul_integers_find(const struct ul_integers *integers, ul_value_id value,
                       struct ul_scaled *scaled);
 bool ul_integers_is_8bit(const struct ul_integers *integers, ul_value_id value);
 double ul_scaled_scale(const struct ul_scaled *scaled, uint64_t index);
 int64_t ul_scaled_zero(const struct ul_scaled *scaled, uint64_t index);
 bool ul_scaled_same(const struct ul_scaled *a, const struct ul_scaled *b);
-/* A node in front of the one that is looked at, with the attributes of `attrs` (NULL: none), its
- * type inferred; its only output. */
+/* Adds a node in front of the one that is looked at, with the attributes of `attrs` (NULL: none)
+ * and its type inferred; gives its only output. */
 ul_value_id ul_integers_add(struct ul_integers *integers, enum ul_op op, const ul_value_id *inputs,
                             uint32_t input_count, const struct ul_node *attrs);
 /* The same in two steps, for attributes that are set in between. */
@@ -50,7 +51,7 @@ ul_node_id ul_integers_begin(struct ul_integers *integers, enum ul_op op, const 
 ul_value_id ul_integers_end(struct ul_integers *integers, ul_node_id id);
 /* The value as `dtype`. */
 ul_value_id ul_integers_cast(struct ul_integers *integers, ul_value_id value, enum ul_dtype dtype);
-/* The node computes `op` from now on, with attributes `attrs` of another node or none. */
+/* Makes the node compute `op`, with the attributes `attrs` of another node or none. */
 void ul_integers_become(struct ul_integers *integers, ul_node_id id, enum ul_op op,
                         const ul_value_id *inputs, uint32_t input_count,
                         const struct ul_node *attrs);
@@ -81,7 +82,7 @@ bool ul_integers_mean(struct ul_integers *integers, ul_node_id id);
 
 /* integers_move.c: what only moves elements moves integers. */
 bool ul_integers_move(struct ul_integers *integers, ul_node_id id);
-/* Likewise what a QuantizeLinear reads; new ones in front of it are handed to
+/* Does so with what a QuantizeLinear reads; new ones in front of it are handed to
  * ul_integers_rescale. */
 bool ul_integers_move_quantize(struct ul_integers *integers, ul_node_id id);
 

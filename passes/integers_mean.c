@@ -11,7 +11,7 @@
 
 enum { MAX_TERMS = 1 << 22 }; /* of 8 bits, whose sum stays in 32 */
 
-/* `pool`: of AveragePool alone. */
+/* `pool`: for AveragePool alone. */
 struct mean {
     struct ul_scaled x, y;
     struct ul_pool pool;
@@ -54,8 +54,8 @@ static int64_t covered(const struct mean *mean, uint32_t d, int64_t o)
     return after > before ? after - before : 0;
 }
 
-/* There is something to sum, the sums stay in 32 bits, and factors are no more than there may be
- * terms. */
+/* There is something to sum, the sums stay in 32 bits, and factors are no more than the terms that
+ * there may be. */
 static bool has_window_sums(const struct ul_integers *integers, const struct mean *mean)
 {
     const struct ul_pool *pool = &mean->pool;
@@ -121,7 +121,7 @@ static ul_value_id add_window_sums(struct ul_integers *integers, const struct me
     return add_offset(integers, ul_integers_end(integers, id), &mean->x, terms);
 }
 
-/* GlobalAveragePool and ReduceMean: the axes are what they are. */
+/* GlobalAveragePool and ReduceMean: the axes stay as they are. */
 static bool become_reduced(struct ul_integers *integers, ul_node_id id, const struct ul_node *node,
                            const struct mean *mean)
 {

@@ -4,8 +4,8 @@
  *      M(DequantizeLinear(x))     ->  DequantizeLinear(M(x))
  *      QuantizeLinear(M(x))       ->  M(QuantizeLinear(x))           where nothing else reads M(x)
  *
- * with one scale for all of x. A maximum or minimum is such an M, since scales are positive; where
- * it is, ArgMax finds in the integers. A Pad's value is that integer. What a Concat reads, or a
+ * with one scale for all of x. A maximum or minimum is such an M, since scales are positive; ArgMax
+ * finds its place among the integers. A Pad's value is that integer. What a Concat reads, or a
  * Where, or a Max or Min of several values, is brought to the scale that its result is asked for:
  * rounding keeps the order of numbers. */
 #include "passes/integers_internal.h"
@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Its only output holds elements of input 0, and nothing else. */
+/* Whether its only output holds elements of input 0 and nothing else. */
 static bool moves(const struct ul_node *node)
 {
     if (node->output_count != 1 || node->block_count > 0)
@@ -40,7 +40,7 @@ static bool moves(const struct ul_node *node)
     }
 }
 
-/* The axis of the scales behind the node; false where they follow no axis of the result. */
+/* The axis of the scales after the node; false where they follow no axis of the result. */
 static bool moved_axis(const struct ul_node *node, const struct ul_scaled *scaled, int64_t *axis)
 {
     uint32_t count = 0;
@@ -66,8 +66,8 @@ struct movement {
     uint32_t input_count;
 };
 
-/* Pads of integers have the integer that stands for their value. `rounds`: the nearest, since a
- * QuantizeLinear would take that; else there must be one. */
+/* A Pad of integers pads with the integer that stands for its value. `rounds`: with the nearest
+ * one, which a QuantizeLinear would take; else there must be an exact one. */
 static bool set_pad_value(struct ul_integers *integers, const struct ul_node *pad,
                           const struct ul_scaled *scaled, bool rounds, struct movement *movement)
 {
@@ -96,7 +96,7 @@ static bool set_pad_value(struct ul_integers *integers, const struct ul_node *pa
     return true;
 }
 
-/* GlobalMaxPool is of floats alone; over axes integers have a maximum too. */
+/* GlobalMaxPool takes floats alone; a maximum over axes takes integers too. */
 static void reduce_axes(struct ul_integers *integers, const struct ul_type *x,
                         struct movement *movement)
 {
@@ -125,7 +125,7 @@ static bool read_movement(struct ul_integers *integers, const struct ul_node *no
     return node->op != UL_OP_Pad || set_pad_value(integers, node, scaled, rounds, movement);
 }
 
-/* The parts of a Split, each with its own scale behind it. */
+/* The parts of a Split, each with its own scale after it. */
 static bool split(struct ul_integers *integers, ul_node_id id, const struct ul_scaled *scaled)
 {
     struct ul_graph *graph = integers->graph;
@@ -178,7 +178,7 @@ bool ul_integers_move(struct ul_integers *integers, ul_node_id id)
     return true;
 }
 
-/* What the QuantizeLinear `node` makes of another value, of which it may be that it is known. */
+/* What the QuantizeLinear `node` makes of another value, which may be such integers already. */
 static ul_value_id add_quantize(struct ul_integers *integers, const struct ul_node *node,
                                 ul_value_id value)
 {

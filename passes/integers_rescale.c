@@ -5,14 +5,15 @@
  *
  * Terms are what DequantizeLinear makes, and integers that were added up, cast and multiplied by
  * constants. Relu and Clip between them and the QuantizeLinear are ends of the range, since
- * rounding keeps the order of numbers. What is the same scale on both sides is nothing at all. */
+ * rounding keeps the order of numbers. Where the scale is the same on both sides, nothing is left
+ * to do. */
 #include "passes/integers_internal.h"
 
 #include <math.h>
 
 enum { MAX_TERMS = 4 };
 #define MAX_CONSTANT 134217728.0 /* steps of a sum: what integers_sums.c leaves room for */
-#define MAX_PART 0.25            /* of a step of y, that a sum's step may be */
+#define MAX_PART 0.25            /* the most of a step of y that a sum's step may be */
 
 struct term {
     ul_value_id x, zero;
@@ -66,7 +67,7 @@ static bool clamp_by_clip(struct rescale *rescale, const struct ul_node *node)
     return clamp(rescale, bounds[0], bounds[1]);
 }
 
-/* What Relu and Clip read, their bounds being taken over. */
+/* What Relu and Clip read, after their bounds were taken over. */
 static ul_value_id peel(struct rescale *rescale, ul_value_id value)
 {
     for (;;) {
@@ -208,7 +209,7 @@ static bool are_normal(const struct rescale *rescale)
     return true;
 }
 
-/* Integers of y's own scale and type, over the whole range: as they are. */
+/* Integers of y's own scale and type, over the whole range, stay as they are. */
 static bool forward(struct rescale *rescale, ul_node_id id)
 {
     struct ul_integers *integers = rescale->integers;
@@ -245,7 +246,7 @@ static void build(struct rescale *rescale, ul_node_id id)
     const struct ul_node *maker = ul_integers_maker(integers, graph->nodes[id].inputs[0]);
     UL_ASSERT(maker != NULL);
     if (maker->op != UL_OP_DequantizeLinear) {
-        graph->nodes[id].name = maker->name; /* which it stands for from now on */
+        graph->nodes[id].name = maker->name; /* the node stands for it from now on */
         graph->nodes[id].source = maker->source;
     }
     bool has_last_zero = inputs[3 * rescale->term_count] != UL_NONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scaled integers: where they are, and what new nodes are added with. */
+/* Scaled integers: where they are, and how new nodes are added. */
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "passes/integers_internal.h"

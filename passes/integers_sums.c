@@ -4,14 +4,14 @@
  *      sum of (x - zx) sx * (w - zw) sw + b  =  sx sw * (sum of x (w - zw) + c)
  *      c = b / (sx sw) - zx * sum of (w - zw)
  *
- * A bias that is no whole number of sx sw stays one of floats, behind the factor.
- * The zero-point of x goes into the bias c where w is constant, so that sums are of plain products;
- * a convolution is then padded with zx. Not so where the number of terms differs from one result to
- * the next (ConvTranspose) or w is computed: zero-points stay the operator's inputs there. Weights
- * of 8 bits without sign around 128 are stored with sign, and so are activations of large products,
- * and of convolutions of one place, where the target's library wants that. Sums that may leave 32
- * bits have 64. Weights of convolutions that have 2 or 4 bits are made bytes without a zero-point
- * in front of the sums, where a kernel loads them packed (packed.c); products have an operator for
+ * A bias that is no whole number of sx sw stays in floats, after the factor. The zero-point of x
+ * goes into the bias c where w is constant, so that sums are of plain products; a convolution is
+ * then padded with zx. Not so where the number of terms differs from one result to the next
+ * (ConvTranspose) or w is computed: zero-points stay the operator's inputs there. Weights of 8 bits
+ * without sign around 128 are stored with sign, and so are activations of large products, and of
+ * convolutions of one place, where the target's library wants that. Sums that may leave 32 bits
+ * have 64. Weights of convolutions that have 2 or 4 bits are made bytes without a zero-point in
+ * front of the sums, where a kernel loads them packed (packed.c); products have an operator for
  * theirs (nbits.c). What is left undone: scales for each index of x, block scales. */
 #include "ir/geometry.h"
 #include "passes/integers_internal.h"
@@ -29,7 +29,7 @@ enum { NARROW_TERMS = 32768, MIDDLE = 128 };
 #define BIAS_TOLERANCE 1e-6 /* relative: the product of two f32 scales, rounded */
 
 struct sums {
-    enum ul_op op; /* that adds up */
+    enum ul_op op; /* the operator that adds up */
     struct ul_scaled x, w;
     ul_value_id bias; /* in floats or scaled integers; UL_NONE: none */
     ul_value_id base; /* w, or the constant that it is the transpose of */
@@ -40,7 +40,8 @@ struct sums {
     uint32_t trailing;         /* dimensions of the result behind its channels */
     uint64_t terms;            /* of a sum */
     double *scales, *offsets;  /* for each channel: sx sw; c */
-    double *rest;              /* what of the bias is no whole number of scales; NULL: nothing */
+    double *rest;              /* the part of the bias that is no whole number of scales; NULL:
+                                  there is none */
 };
 
 /* A matrix that is the transpose of a constant, which is a view of it. */
@@ -223,7 +224,7 @@ static bool find_constants(struct ul_integers *integers, struct sums *sums)
 
 /* ---- Nodes ---- */
 
-/* Constant u8 around 128 as i8 around 0. */
+/* Makes constants of u8 around 128 into i8 around 0. */
 static void give_sign(struct ul_integers *integers, struct sums *sums)
 {
     struct ul_graph *graph = integers->graph;
@@ -355,7 +356,7 @@ static bool is_wide(const struct ul_integers *integers, const struct sums *sums)
            (double)sums->terms * x_max * w_max + offset + SMALL_BIAS > SUM_LIMIT;
 }
 
-/* All that is to be known of the sums; false: they have no such form. */
+/* Finds all that is to be known of the sums; false: they have no such form. */
 static bool read_sums(struct ul_integers *integers, const struct ul_node *node, struct sums *sums)
 {
     if (!has_types(integers, sums) ||
@@ -513,7 +514,7 @@ static bool is_padded(const struct ul_integers *integers, const struct ul_node *
     return false;
 }
 
-/* A product: also a convolution of each pixel for itself. */
+/* Whether it is a product, as a convolution of each pixel by itself is too. */
 static bool is_product(const struct ul_integers *integers, const struct ul_node *node)
 {
     if (node->op == UL_OP_MatMulInteger)
@@ -549,7 +550,7 @@ static ul_value_id add_signed(struct ul_integers *integers, ul_value_id x)
     return ul_integers_cast(integers, ul_integers_add(integers, UL_OP_Sub, terms, 2, NULL), UL_I8);
 }
 
-/* The zero-point of x taken out of sums over constant w, known or found at run time:
+/* Takes the zero-point of x, which is known or found at run time, out of sums over constant w:
  *
  *      sum of (x - zx) (w - zw)  =  sum of x (w - zw) - zx * sum of (w - zw)
  *

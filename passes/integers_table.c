@@ -16,7 +16,7 @@ enum { TABLE_SIZE = 256, MAX_VISITS = 256 }; /* a value that is read twice count
 
 /* ---- tables ---- */
 
-/* The only integers that `value` hangs on, elementwise; counts the values that it looks at. */
+/* The only integers that `value` depends on, elementwise; counts the values that it looks at. */
 static bool find_source(const struct ul_integers *integers, ul_value_id value, ul_value_id *source,
                         uint32_t *visits)
 {

@@ -13,8 +13,8 @@
  *
  * It is to cost nothing else: neither a byte of the live sum, nor a copy where a view was, nor what
  * was fused with a product. That is seen in the graphs that the rows behind make of both, in the
- * order in which they stand (join_judge.c); what costs something leaves, and all is done again
- * without it.
+ * order in which they stand (join_judge.c); members that cost something leave, and all is done
+ * again without them.
  *
  * The joined weights are copies in the compiler's memory, so there is an end to them.
  *
@@ -58,7 +58,7 @@ static bool is_own_weight(const struct finder *finder, ul_value_id value)
            finder->graph->values[value].kind == UL_VALUE_WEIGHT && finder->uses[value] == 1;
 }
 
-/* A matrix that is stored as it is read, or turned. */
+/* Reads the weight: a matrix that is stored as it is read, or turned. */
 static bool read_weight(const struct finder *finder, ul_value_id value,
                         struct ul_join_member *member)
 {
@@ -88,7 +88,7 @@ static bool is_bias(const struct finder *finder, ul_value_id value, int64_t colu
     return tensor->data == NULL || finder->uses[value] == 1;
 }
 
-/* The Add of a bias behind a MatMul belongs to it. */
+/* The Add of a bias after a MatMul belongs to it. */
 static void read_sum(const struct finder *finder, struct ul_join_member *member)
 {
     const struct ul_graph *graph = finder->graph;
@@ -155,7 +155,7 @@ static bool same_number(double a, double b)
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
-/* Both have a bias, or none; a bias of one number stays one. */
+/* Both have a bias, or neither has; a bias of one number stays one. */
 static bool biases_fit(const struct finder *finder, const struct ul_join_member *a,
                        const struct ul_join_member *b)
 {
@@ -212,7 +212,7 @@ static void find_in_block(struct finder *finder, const struct ul_block *block)
     }
 }
 
-/* Parts that leave, and sets that are none. */
+/* Drops members that leave, and sets that have too few left. */
 static void drop(struct ul_join *join)
 {
     uint32_t set_count = 0;
@@ -262,7 +262,8 @@ static bool is_separator(char c)
     return c == '/' || c == '.' || c == '_' || c == ':';
 }
 
-/* "/layer.0/{query|key|value}/MatMul": what all begin and end with, between separators, once. */
+/* "/layer.0/{query|key|value}/MatMul": the common beginning and end of all names, up to separators,
+ * stand once. */
 static const char *join_names(struct ul_arena *arena, const char *const *names, uint32_t count)
 {
     size_t begin = 0, end = 0, min = strlen(names[0]), longest = min;
@@ -336,7 +337,8 @@ static const struct ul_tensor *new_tensor(struct ul_arena *arena, const struct u
     return tensor;
 }
 
-/* Side by side: one row of each after the other, or, turned, one whole after the other. */
+/* Puts weights side by side: one row of each after the other; or, where they are turned, one matrix
+ * after the other. */
 static const struct ul_tensor *join_weights(const struct ul_join *join,
                                             const struct ul_join_set *set)
 {
@@ -379,7 +381,7 @@ static const struct ul_tensor *join_biases(const struct ul_join *join,
     return new_tensor(graph->arena, &type, bytes);
 }
 
-/* They are kept from round to round. */
+/* Joined weights are kept from round to round. */
 static void make_weights(const struct ul_join *join, struct ul_join_set *set)
 {
     bool has_bias = set->members[0].bias != UL_NONE;
@@ -395,8 +397,8 @@ static void make_weights(const struct ul_join *join, struct ul_join_set *set)
                  : UL_NONE;
 }
 
-/* A node as like one of the members: its output is of the type of theirs, as wide as all of them.
- */
+/* A node like one of the members; its output has the type of theirs, and is as wide as all of
+ * them. */
 static ul_value_id add_joined(const struct ul_join_set *set, struct ul_build *here, enum ul_op op,
                               const char *value_name, ul_node_id member, const ul_value_id *inputs,
                               uint32_t input_count)
@@ -420,7 +422,7 @@ static ul_value_id turned_weight(const struct ul_join_set *set, struct ul_build 
     return is_turned ? ul_build_transpose(here, set->weight, perm) : set->weight;
 }
 
-/* Named as what is before it. */
+/* Its name is that of the node before it. */
 static void add_split(struct ul_join_set *set, struct ul_build *here)
 {
     struct ul_graph *graph = here->graph;
@@ -464,7 +466,7 @@ static void build(struct ul_join *join, struct ul_join_set *set)
     add_split(set, &here);
 }
 
-/* What the joined product stands for goes. */
+/* Removes the nodes that the joined product stands for. */
 static void remove_members(struct ul_join *join, const struct ul_join_set *set)
 {
     struct ul_graph *graph = join->graph;

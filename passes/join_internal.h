@@ -37,7 +37,7 @@ struct ul_join {
 
 /* join_judge.c */
 
-/* What the rows behind make of a graph. */
+/* What the passes after this one make of a graph. */
 struct ul_join_future {
     struct ul_graph graph;
     struct ul_steps steps;
@@ -48,7 +48,7 @@ struct ul_join_future {
 enum ul_status ul_join_dry_run(const struct ul_join *join,
                                struct ul_join_future *future) UL_MUST_CHECK;
 /* Marks the members that must leave their sets; true where there are none. `node_count` is that of
- * the graph before. */
+ * the graph before the join. */
 bool ul_join_judge(struct ul_join *join, uint32_t node_count, const struct ul_join_future *before,
                    const struct ul_join_future *after);
 

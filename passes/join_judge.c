@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What joined products cost, seen in the graphs that the rows behind make with and without them.
+/* What joined products cost, seen in the graphs that later passes make with and without them.
  *
- * A member leaves its set where the rows behind had fused more with it than its bias, where a view
- * of its result is a copy among others, or where its numbers are stored otherwise in company. A set
- * is dissolved that is no call of the library where a member was one, or that lives through a step
- * that needs more bytes, with the call's scratch, than any did. Should there be more steps or fewer
- * calls than the sets explain, nothing is joined. */
+ * A member leaves its set where later passes had fused more with it than its bias, where a view of
+ * its result is a copy among others, or where its numbers are stored in another way in the set. A
+ * set is dissolved that is no call of the library where a member was one, or that lives through a
+ * step that needs more bytes, with the call's scratch, than any did. Should there be more steps or
+ * fewer calls than the sets explain, nothing is joined. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/join_internal.h"
@@ -46,7 +46,8 @@ struct judge {
     struct ul_join *join;
     uint32_t node_count; /* of the graph before */
     const struct ul_join_future *before, *after;
-    uint32_t *set_of, *member_of; /* per value before: the member that it is, or is a view of */
+    uint32_t *set_of, *member_of; /* per value before: the member that it is, or that it is a
+                                     view of */
     uint32_t *set_ends;           /* per set: the last position after that reads a result */
 };
 
@@ -56,7 +57,7 @@ static uint32_t group_size(const struct ul_join_future *future, ul_node_id node)
     return step == NULL ? 1 : step->node_count;
 }
 
-/* More is computed with the product, or its sum, than those two. */
+/* More nodes than these two are computed together with the product, or its sum. */
 static bool is_fused(const struct ul_join_future *before, const struct ul_join_member *member)
 {
     if (member->sum == UL_NONE)
@@ -86,7 +87,7 @@ static void judge_member(const struct judge *judge, const struct ul_join_set *se
         member->leaves = true;
 }
 
-/* What the node made a view of, or read in place, it copies among others. */
+/* The node made a view of it or read it in place; now it copies it. */
 static bool copies_more(const struct judge *judge, ul_node_id id, uint32_t input)
 {
     const struct ul_graph *before = &judge->before->graph, *after = &judge->after->graph;
@@ -101,7 +102,7 @@ static bool copies_more(const struct judge *judge, ul_node_id id, uint32_t input
     return ul_node_is_view(before, id) && !ul_node_is_view(after, id);
 }
 
-/* From results through their views to what reads them. */
+/* Goes from results through their views to what reads them. */
 static void judge_readers(struct judge *judge)
 {
     const struct ul_graph *before = &judge->before->graph;
@@ -150,7 +151,8 @@ static uint32_t count_leaving(const struct ul_join *join)
     return count;
 }
 
-/* There are as many steps fewer as members are not counted, and no more calls less. */
+/* There are fewer steps by as many as the members that no longer count, and no more calls are gone
+ * than these explain. */
 static bool is_explained(const struct judge *judge)
 {
     const struct ul_join_future *before = judge->before, *after = judge->after;

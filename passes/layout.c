@@ -4,8 +4,8 @@
  * Problem: a convolution sums over channels at every place, and is fastest by far where these lie
  * next to each other; a Reshape or a kernel that walks along rows wants them as the model says.
  * Method: shapes stay as they are, and only strides change (UL_VALUE_CHANNELS_LAST). Values that
- * nodes read and write alike form a region, which has one layout; a convolution can have another
- * before than behind, so it ends regions:
+ * nodes read and write alike form a region, which has one layout; a convolution can have different
+ * ones before and after it, so it ends regions:
  *
  *      input -> Conv -> Relu -> MaxPool -> Conv -> Add -> GlobalAveragePool -> Flatten -> Gemm
  *              |  [----- region 1 -----]  |  [-- region 2 --]
@@ -28,8 +28,8 @@
 enum {
     FEW_CHANNELS = 3,       /* of an image: a convolution reads them in any layout */
     WORK_LIMIT = 100000000, /* nodes looked at; beyond it the first choice stands */
-    FLOPS_PER_BYTE = 16,    /* lost where a convolution has the wrong layout */
-    FOREIGN_FACTOR = 3      /* a kernel that cannot write channels-last in order */
+    FLOPS_PER_BYTE = 16,    /* lost for each where a convolution has the wrong layout */
+    FOREIGN_FACTOR = 3      /* where a kernel cannot write channels-last in order */
 };
 
 struct layout {
@@ -40,7 +40,7 @@ struct layout {
     bool *can;            /* per value: may be channels-last */
     bool *wanted;         /* per value that heads a region: a convolution stands at it */
     bool *row_major;      /* per value that heads a region: it was asked to stay so */
-    bool movements;       /* the views pass will run */
+    bool movements;       /* whether the views pass will run */
     /* Members of the region that a value heads, and the places in the order of the nodes that read
      * a value: from first_x[value] up to first_x[value + 1]. */
     uint32_t *first_member, *first_reader;
@@ -48,9 +48,9 @@ struct layout {
     uint32_t *readers;
     uint32_t *places;      /* per node: in the order */
     uint64_t *costs;       /* per place */
-    uint64_t *pending;     /* per place a bit: views and cost may have changed */
+    uint64_t *pending;     /* one bit per place: its views and cost may have changed */
     uint64_t work_count;   /* nodes whose cost was found anew */
-    struct ul_view *views; /* room for those of a node's outputs */
+    struct ul_view *views; /* room for the views of a node's outputs */
 };
 
 static const struct ul_op_info *row_of(const struct ul_node *node)
@@ -86,7 +86,7 @@ static void join(struct layout *layout, ul_value_id a, ul_value_id b)
     ul_edit_join_heads(layout->parents, a, b);
 }
 
-/* Does the node read its input `input` as it writes its outputs? */
+/* Whether the node reads its input `input` in the order in which it writes its outputs. */
 static bool carries(const struct ul_node *node, uint32_t input)
 {
     uint32_t flags = row_of(node)->flags;
@@ -160,7 +160,8 @@ static void set_region(struct layout *layout, ul_value_id head, bool last)
     }
 }
 
-/* Counts per value become where its list ends; filling backwards brings that to where it begins. */
+/* Turns counts per value into where its list ends; filling the lists backwards then leaves where
+ * they begin. */
 static uint32_t sum_up(uint32_t *first, uint32_t value_count)
 {
     for (uint32_t v = 0; v < value_count; v++)
@@ -225,7 +226,7 @@ static uint32_t innermost(const struct layout *layout, ul_value_id id)
     return UL_NONE;
 }
 
-/* Operands of about the output's size that lie otherwise than it. */
+/* The bytes of operands of about the output's size whose layout differs from its. */
 static uint64_t mixed_bytes(const struct layout *layout, const struct ul_node *node)
 {
     ul_value_id output = node->outputs[0];
@@ -317,7 +318,7 @@ static void mark_readers(struct layout *layout, ul_value_id value)
         mark_place(layout, layout->readers[i]);
 }
 
-/* The next place from `place` on that is marked, or the count of places. */
+/* The next marked place from `place` on, or the count of places. */
 static uint32_t next_marked(const struct layout *layout, uint32_t place)
 {
     uint32_t count = layout->order.count;
@@ -328,7 +329,7 @@ static uint32_t next_marked(const struct layout *layout, uint32_t place)
     return place < count ? place : count;
 }
 
-/* Views and cost of the node at a place; marks those that read what has changed. */
+/* Finds views and cost of the node at a place; marks the nodes that read what has changed. */
 static void update_node(struct layout *layout, uint32_t place)
 {
     struct ul_graph *graph = layout->graph;
@@ -349,7 +350,8 @@ static void update_node(struct layout *layout, uint32_t place)
     layout->work_count++;
 }
 
-/* Lays the region out, and brings views and costs up to date. True: what has changed costs more. */
+/* Lays the region out, and brings views and costs up to date. True: what has changed now costs
+ * more. */
 static bool try_region(struct layout *layout, ul_value_id head, bool last)
 {
     const struct ul_graph *graph = layout->graph;

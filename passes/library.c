@@ -27,14 +27,14 @@
 #include "passes/steps.h"
 
 enum {
-    PEAK_PART = 4, /* of the largest live sum, which stays free beside the call */
+    PEAK_PART = 4, /* of the largest live sum: stays free beside the call */
     NEEDY_PART = 4 /* of the bytes of the neediest step: the most that the call may touch */
 };
 
 struct library {
     struct ul_pass *pass;
     struct ul_steps steps;      /* before any call; persistent values have no bytes */
-    struct ul_step_peaks peaks; /* of other steps */
+    struct ul_step_peaks peaks; /* of the other steps */
 };
 
 static bool is_attention(const struct ul_node *node)
@@ -43,7 +43,7 @@ static bool is_attention(const struct ul_node *node)
            node->inputs[UL_ATTENTION_GIVEN_SUMS] != UL_NONE;
 }
 
-/* Gives the result of the attention that made the norms, or UL_NONE. */
+/* The result of the attention that made the norms, or UL_NONE. */
 static ul_value_id find_result(const struct ul_graph *graph, const struct ul_node *gradient)
 {
     const struct ul_value *norms = &graph->values[gradient->inputs[UL_ATTENTION_GIVEN_NORMS]];
@@ -52,7 +52,7 @@ static ul_value_id find_result(const struct ul_graph *graph, const struct ul_nod
     return graph->nodes[norms->producer].outputs[0];
 }
 
-/* Gives the product in front of a ReLU's gradient, which has 16 bits; or UL_NONE. */
+/* The product, of 16 bits, in front of a ReLU's gradient; or UL_NONE. */
 static ul_node_id find_product(const struct library *library, ul_node_id id)
 {
     const struct ul_graph *graph = library->pass->graph;
@@ -68,7 +68,7 @@ static ul_node_id find_product(const struct library *library, ul_node_id id)
     return is_product ? value->producer : UL_NONE;
 }
 
-/* Gives the node at whose step the library takes more, or UL_NONE. */
+/* The node at whose step the library takes more, or UL_NONE. */
 static ul_node_id find_asked(const struct library *library, ul_node_id id)
 {
     return is_attention(&library->pass->graph->nodes[id]) ? id : find_product(library, id);
@@ -90,7 +90,7 @@ static void find_peaks(struct library *library)
     library->peaks = ul_steps_find_peaks(steps, is_asked_for);
 }
 
-/* Whether a step may take so many bytes more in every plan. */
+/* Whether a step may take so many more bytes in every plan. */
 static bool has_room(const struct library *library, uint32_t step, uint64_t more_bytes)
 {
     uint64_t most_bytes = library->peaks.peak_bytes - library->peaks.peak_bytes / PEAK_PART;
@@ -99,7 +99,7 @@ static bool has_room(const struct library *library, uint32_t step, uint64_t more
                library->peaks.needy_bytes / NEEDY_PART;
 }
 
-/* Gives the gradient the result, or takes it back where no call or no room comes of it. */
+/* Gives the result to the gradient, and takes it back where that makes no call or has no room. */
 static void try_attention(struct library *library, ul_node_id id)
 {
     const struct ul_passes_options *options = library->pass->options;

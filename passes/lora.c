@@ -2,8 +2,8 @@
 /* Low-rank factors beside weights of products, where --lora asks for them (Hu et al., arXiv
  * 2106.09685).
  *
- * Problem: of a large network few numbers are to be trained. Method: a weight w that a pattern
- * names stays what it is, and each product that reads it gets a second way, of two thin products,
+ * Problem: only few numbers of a large network are to be trained. Method: a weight w that a pattern
+ * names stays as it is, and each product that reads it gets a second path, of two thin products,
  * which is added to its result:
  *
  *      y = x w         ->      y = x w + ((x A) * scale) B        scale = alpha / rank
@@ -34,7 +34,7 @@ struct adapter {
     struct ul_sites sites;
 };
 
-/* Multiplied, as a factor of a product and not as its bias. */
+/* Whether it is multiplied: a factor of a product, not its bias. */
 static bool is_factor(const struct ul_graph *graph, const struct ul_site *site)
 {
     return site->input < 2 &&
@@ -69,7 +69,7 @@ static bool is_candidate(const struct ul_pass *pass, ul_value_id id)
            !ul_edit_matches_any(training->freeze, training->freeze_count, value->name);
 }
 
-/* Names that factors get are no other initializers'. */
+/* No other initializer may have a name that a factor gets. */
 static enum ul_status check_names(const struct ul_pass *pass, const char *weight)
 {
     size_t length = strlen(weight);
@@ -136,7 +136,7 @@ static enum ul_status refuse_pattern(const struct ul_pass *pass, const struct ul
                        ul_nearest_text(pass->scratch, &nearest, ""));
 }
 
-/* What one --lora names; of a weight that several name the last one counts. */
+/* Finds the weights that one --lora names; where several name a weight, the last one counts. */
 static enum ul_status find_named(const struct ul_pass *pass, const struct ul_lora *request,
                                  struct adapter *adapters)
 {
@@ -174,8 +174,8 @@ static uint64_t mix(uint64_t bits)
     return bits ^ bits >> 31;
 }
 
-/* Uniform in +-1 / sqrt(inputs) (Kaiming et al. with a = sqrt 5, as torch.nn.Linear draws): a
- * number for each element, of the seed and the name alone. */
+/* Uniform in +-1 / sqrt(inputs) (Kaiming et al. with a = sqrt 5, as torch.nn.Linear draws): each
+ * element's number depends on the seed and the name alone. */
 static const struct ul_tensor *draw(const struct ul_pass *pass, const struct ul_type *type,
                                     const char *name, double inputs)
 {
@@ -259,7 +259,7 @@ static ul_value_id multiply(struct ul_build *build, const struct ul_site *site, 
     return made;
 }
 
-/* Has the node's result be a sum with what comes by way of the factors. */
+/* Makes the node's result a sum with the path through the factors. */
 static void add_way(struct ul_pass *pass, const struct adapter *adapter, const struct ul_site *site)
 {
     struct ul_graph *graph = pass->graph;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss of a training graph: nodes behind the model's output, which becomes no output.
+/* The loss of a training graph: nodes after the model's output, which is no output any more.
  *
  * Labels are an input. For classes they have the shape of the logits less the class axis: axis 1 if
  * that shape could be meant (as in ONNX), else the last; a shape that serves both is decided by
- * --class-axis. Means are over all elements, of classes over the labels that are not ignored. */
+ * --class-axis. Means are over all elements; for classes, over the labels that are not ignored. */
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "passes/loss_internal.h"
@@ -20,8 +20,8 @@ static ul_value_id add_labels(struct ul_loss_job *loss, const struct ul_type *ty
 
 /* ---- Losses of numbers ---- */
 
-/* Rows of the output that one sample has: it may have samples and places in one dimension. 0: its
- * first dimension counts no samples. */
+/* How many rows of the output one sample has, since one dimension may hold samples and places. 0:
+ * its first dimension counts no samples. */
 static int64_t rows_of_sample(const struct ul_loss_job *loss, const struct ul_type *type)
 {
     const struct ul_graph *graph = loss->graph;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cheap maps behind a value, to be computed again from what they are made of. */
+/* Cheap maps that lead to a value, to be computed again from what they read. */
 #include "passes/maps.h"
 #include "ir/op.h"
 
 #include <string.h>
 
-enum { SMALL = 16 }; /* a value is small that is so much smaller than the result */
+enum { SMALL = 16 }; /* a value is small if it is smaller than the result by that factor */
 
 bool ul_maps_is_map(const struct ul_node *node)
 {
@@ -15,7 +15,7 @@ bool ul_maps_is_map(const struct ul_node *node)
            ul_op_get(node->op)->view == NULL;
 }
 
-/* The last operation of the expression is no product: nothing behind it is fused with one. */
+/* The last operation of the expression is no product: nothing that follows is fused with one. */
 static bool ends_in_no_product(const char *text)
 {
     uint32_t depth = 0;
@@ -28,7 +28,7 @@ static bool ends_in_no_product(const char *text)
         depth += *at == '(';
         depth -= *at == ')';
         if (*at == '?' || *at == '[')
-            return false; /* branches, attributes: not looked at closer */
+            return false; /* branches and attributes are not examined */
         adds = adds || (depth == 0 && at > text && (*at == '+' || *at == '-') && at[-1] == ' ');
     }
     return adds;
@@ -55,7 +55,7 @@ static bool is_listed(const struct ul_maps *maps, ul_node_id map)
     return false;
 }
 
-/* Adds the maps that make `id`. `depth`: of them one behind the other. */
+/* Adds the maps that make `id`. `depth`: how many of them are one after the other. */
 static bool add_maps(const struct ul_graph *graph, struct ul_maps *maps, ul_value_id id,
                      uint32_t depth)
 {

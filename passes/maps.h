@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cheap maps behind a value: what passes share that compute light results again, or elsewhere
+/* Cheap maps that lead to a value: what passes share that compute light results again, or elsewhere
  * (again.c, inside.c, split_chain.c).
  *
- * Invariants: each map stands behind those that it reads; they are made of one value of about the
- * result's size, and of small ones. Ownership: copies are the graph's. Nothing fails. */
+ * Invariants: each map comes after those that it reads; together they read one value of about the
+ * result's size, and small ones. Ownership: copies are the graph's. Nothing fails. */
 #ifndef UL_PASSES_MAPS_H
 #define UL_PASSES_MAPS_H
 
@@ -19,13 +19,13 @@ struct ul_maps {
 
 /* An elementwise node worth computing again for each load. */
 bool ul_maps_is_map(const struct ul_node *node);
-/* What the node makes has the same bits in memory as on its way to a sum in the same kernel: it
- * ends in no product, which a compiler could fuse with that sum. */
+/* What the node makes has the same bits in memory as on its way into a sum of the same kernel: it
+ * does not end in a product, which a compiler could fuse with that sum. */
 bool ul_maps_is_closed(const struct ul_node *node);
-/* The maps that make a value, which is a map's result; false: they are too many, or made of none or
- * several large values. */
+/* Finds the maps that make a value, which is a map's result; false: there are too many, or they
+ * read no large value or several. */
 bool ul_maps_find(const struct ul_graph *graph, ul_value_id value, struct ul_maps *maps);
-/* Copies of them in front of the reader, as of the backward pass; gives the last one's result. */
+/* Copies them in front of the reader, as part of the backward pass; gives the last one's result. */
 ul_value_id ul_maps_copy(struct ul_graph *graph, const struct ul_maps *maps, ul_node_id reader);
 
 #endif

@@ -34,8 +34,8 @@ static void build_before(struct modes *modes, ul_node_id node)
     modes->make.node = node;
 }
 
-/* A running statistic is a state of its own: no other node may read it, which would see it change,
- * or change it too. */
+/* A running statistic is a state of its own: no other node may read it and see it change, or change
+ * it too. */
 static enum ul_status own_state(const struct modes *modes, ul_node_id node, uint32_t input,
                                 ul_value_id *state)
 {
@@ -51,7 +51,7 @@ static enum ul_status own_state(const struct modes *modes, ul_node_id node, uint
     return UL_OK;
 }
 
-/* The running statistic follows `current`, which is its shape but for dimensions of 1. */
+/* The running statistic follows `current`, which has its shape but for dimensions of 1. */
 static enum ul_status add_running(struct modes *modes, ul_node_id node, uint32_t input,
                                   ul_value_id current, double momentum, double correction)
 {
@@ -76,7 +76,7 @@ static enum ul_status add_running(struct modes *modes, ul_node_id node, uint32_t
     return UL_OK;
 }
 
-/* The vector of a channel's numbers beside x. */
+/* A vector with a number for each channel, in a shape that broadcasts with x. */
 static ul_value_id along_channels(struct modes *modes, ul_value_id vector, const struct ul_type *x)
 {
     struct ul_type type = *x;
@@ -85,7 +85,7 @@ static ul_value_id along_channels(struct modes *modes, ul_value_id vector, const
     return ul_build_reshape(&modes->make.build, vector, type.rank, type.dims);
 }
 
-/* The number that somebody wrote as a float of ONNX: the shortest decimal that rounds to it. */
+/* The number that somebody wrote where ONNX has a float: the shortest decimal that rounds to it. */
 static double decimal_of(double number)
 {
     char text[32];
@@ -99,7 +99,7 @@ static double decimal_of(double number)
     return decimal;
 }
 
-/* How often the value was an output of the model, and is none any more. */
+/* Removes the value from the model's outputs; gives how often it was one. */
 static uint32_t take_output(struct ul_block *block, ul_value_id value)
 {
     uint32_t kept = 0, count = block->output_count;
@@ -110,7 +110,8 @@ static uint32_t take_output(struct ul_block *block, ul_value_id value)
     return count - kept;
 }
 
-/* Running statistics are states, and so no outputs of the model; nothing else may want them. */
+/* Running statistics are states, so they are no outputs of the model; nothing else may read
+ * them. */
 static enum ul_status drop_outputs(struct modes *modes, ul_node_id id)
 {
     struct ul_graph *graph = modes->graph;
@@ -244,7 +245,7 @@ static enum ul_status rewrite_dropout(struct modes *modes, ul_node_id id)
 
 /* ---- random tensors ---- */
 
-/* What draws by the step's key what the operator draws; UL_OP_NONE: it draws nothing. */
+/* The operator that draws by the step's key what `op` draws; UL_OP_NONE: it draws nothing. */
 static enum ul_op draw_of(enum ul_op op)
 {
     if (op == UL_OP_RandomUniform || op == UL_OP_RandomUniformLike)
@@ -263,7 +264,7 @@ static void rewrite_bernoulli(struct modes *modes, ul_node_id id)
     const struct ul_type type = graph->values[old.inputs[0]].type;
     enum ul_dtype to = graph->values[old.outputs[0]].type.dtype;
     const ul_value_id key = step_key(modes, id);
-    make->build.name = graph->values[old.outputs[0]].name; /* which the seed follows from */
+    make->build.name = graph->values[old.outputs[0]].name; /* from which the seed follows */
     ul_node_id draw = ul_gradient_begin(make, UL_OP_DrawUniform, &key, 1, 1);
     ul_node_set_ints(graph, draw, "shape", type.dims, type.rank);
     ul_node_set_int(graph, draw, "dtype", (int64_t)type.dtype);
@@ -273,7 +274,7 @@ static void rewrite_bernoulli(struct modes *modes, ul_node_id id)
     ul_node_set_int(graph, id, "to", (int64_t)to);
 }
 
-/* The attributes stay; of what is drawn like another value, its type is said. */
+/* The attributes stay; what is drawn like another value is told its type. */
 static void rewrite_draw(struct modes *modes, ul_node_id id, enum ul_op draw)
 {
     struct ul_graph *graph = modes->graph;

@@ -2,8 +2,8 @@
 /* Weights of a few bits are read as they are packed.
  *
  * Problem: a weight of 4 bits in front of a DequantizeLinear takes a byte an element, and products
- * of it would have it as floats: eight times what the model stores. Method: where a product or a
- * Gather reads a dequantized constant, it becomes the operator that computes from packed weights:
+ * would read it as floats: eight times what the model stores. Method: where a product or a Gather
+ * reads a dequantized constant, it becomes the operator that computes from packed weights:
  *
  *      MatMul(x, DequantizeLinear(w [k n]))       ->   MatMulNBits(x, w' [n, blocks, bytes])
  *      Gather(DequantizeLinear(w), i)             ->   GatherBlockQuantized(w', i)
@@ -112,26 +112,26 @@ static void turn_tables(const struct ul_pass *pass, ul_node_id id)
 
 /* ---- products ---- */
 
-/* What was made of a constant of which each row is a column of a product. */
+/* What was made from a constant each row of which is a column of a product. */
 struct rows {
-    ul_value_id sources[3], inputs[4]; /* of DequantizeLinear; of MatMulNBits */
+    ul_value_id sources[3], inputs[4]; /* those of DequantizeLinear; those of MatMulNBits */
     int64_t zero;
 };
 
 struct packing {
     struct ul_arena *scratch;
     struct ul_rewrite rewrite;
-    const uint32_t *uses; /* of values that were there before */
+    const uint32_t *uses; /* per value that was there before */
     bool casts;           /* constants in front of Casts are read packed too */
     bool turns;           /* kernels of ours want columns side by side */
     struct rows *rows;
     uint32_t row_count, row_capacity;
-    bool shares_codes; /* with a Gather: the product does not want them in another order */
+    bool shares_codes; /* with a Gather: the product does not want the codes in another order */
     bool loads;        /* products of floats are kernels that load constants as they are stored */
-    bool for_bytes;    /* of codes the ends will do */
+    bool for_bytes;    /* of codes, only the ends are needed */
 };
 
-enum { MAX_MATRICES = 256 }; /* a step for each */
+enum { MAX_MATRICES = 256 }; /* there is a step for each */
 
 /* A product with a constant: MatMul(a, b), MatMul(b, a), or Gemm(a, b, bias). */
 struct product {
@@ -140,10 +140,10 @@ struct product {
     struct packing *packing;
     uint32_t rank;             /* of the constant */
     uint32_t k_axis, n_axis;   /* of the codes */
-    int64_t at[UL_LIMIT_RANK]; /* of a code: along other axes, the matrix in hand */
+    int64_t at[UL_LIMIT_RANK]; /* of a code; along other axes, those of the current matrix */
     int64_t depth, columns, block, blocks;
-    int64_t scale_k, scale_n; /* of the matrix, side by side, that have one scale */
-    bool is_one;              /* scale of all of a matrix */
+    int64_t scale_k, scale_n; /* how many codes of the matrix, side by side, have one scale */
+    bool is_one;              /* one scale for all of a matrix */
     bool is_left;             /* the constant is the first operand */
     ul_value_id a, bias;
     uint64_t codes_hash; /* 0: not made yet */
@@ -155,8 +155,8 @@ static bool is_vector_of(const struct ul_graph *graph, ul_value_id value, int64_
     return type->rank == 1 && type->dims[0] == count;
 }
 
-/* Blocks of bytes are those of scales where these lie along k and end with a byte, the last one
- * too; else a column is one. */
+/* Blocks of bytes are the scales' blocks where these lie along k and end with a byte, the last one
+ * too; else a column is one block. */
 static void find_blocks(struct product *product)
 {
     const struct ul_nbits_source *source = &product->source;
@@ -174,7 +174,7 @@ static void find_blocks(struct product *product)
     product->blocks = product->depth / product->block;
 }
 
-/* How many matrices the constant is of; more than MAX_MATRICES: at least so many. */
+/* How many matrices the constant holds; more than MAX_MATRICES means at least so many. */
 static int64_t count_matrices(const struct product *product)
 {
     int64_t count = 1;
@@ -183,7 +183,7 @@ static int64_t count_matrices(const struct product *product)
     return count;
 }
 
-/* What a node multiplies, other than by a constant that is read packed: false. */
+/* Reads what a node multiplies. False: not by a constant that is read packed. */
 static bool read_product(const struct ul_graph *graph, const struct ul_node *node,
                          struct product *product)
 {
@@ -212,7 +212,7 @@ static bool read_product(const struct ul_graph *graph, const struct ul_node *nod
     return true;
 }
 
-/* Sets the place among the codes to element (k, n) of the matrix in hand. */
+/* Sets the place among the codes to element (k, n) of the current matrix. */
 static const int64_t *place(struct product *product, int64_t k, int64_t n)
 {
     product->at[product->k_axis] = k;
@@ -220,8 +220,8 @@ static const int64_t *place(struct product *product, int64_t k, int64_t n)
     return product->at;
 }
 
-/* Where only bytes are asked for, so many columns at each end are packed: more than passes look at.
- */
+/* Where only bytes are asked for, so many columns at each end are packed, which is more than passes
+ * look at. */
 enum { END_COLUMNS = 64 };
 
 static ul_value_id pack_codes(struct ul_graph *graph, struct product *product)
@@ -293,7 +293,7 @@ static ul_value_id pack_scales(struct ul_graph *graph, struct product *product)
     return ul_nbits_add_weight(graph, source->inputs[1], dtype, 2, dims, bytes);
 }
 
-/* The zero points packed, or UL_NONE and the one of all. */
+/* Packs the zero points; or gives UL_NONE and the one that all have. */
 static ul_value_id pack_zeros(struct ul_graph *graph, struct product *product, int64_t *all)
 {
     const struct ul_nbits_source *source = &product->source;
@@ -317,7 +317,8 @@ static ul_value_id pack_zeros(struct ul_graph *graph, struct product *product, i
     return ul_nbits_add_weight(graph, source->inputs[2], UL_U8, 2, dims, packer.bytes);
 }
 
-/* Whether rows of the constant are columns of the product, so that a Gather finds them there. */
+/* Notes whether rows of the constant are columns of the product, so that a Gather finds them
+ * there. */
 static void note_rows(const struct product *product, const ul_value_id *inputs, int64_t zero)
 {
     struct packing *packing = product->packing;
@@ -332,7 +333,7 @@ static void note_rows(const struct product *product, const ul_value_id *inputs, 
     memcpy(rows->inputs, inputs, sizeof rows->inputs);
 }
 
-/* a times the matrix in hand. */
+/* a times the current matrix. */
 static ul_value_id multiply(struct product *product, ul_value_id a)
 {
     struct ul_graph *graph = product->build.graph;
@@ -363,7 +364,7 @@ static ul_value_id multiply(struct product *product, ul_value_id a)
 }
 
 /* a, which has all dimensions of the result, times the matrices along axis d of the constant and
- * those behind it: a product for each. */
+ * the later axes: a product for each. */
 static ul_value_id multiply_along(struct product *product, ul_value_id a, uint32_t d)
 {
     struct ul_graph *graph = product->build.graph;
@@ -408,7 +409,7 @@ static ul_value_id scale_by(struct ul_build *build, ul_value_id value, double fa
     return ul_build_value(build, UL_OP_Mul, factors, 2, &type);
 }
 
-/* What Gemm does behind its product. */
+/* Does what Gemm does after its product. */
 static ul_value_id finish_gemm(struct product *product, ul_value_id y, double alpha, double beta,
                                ul_value_id bias)
 {
@@ -421,8 +422,8 @@ static ul_value_id finish_gemm(struct product *product, ul_value_id y, double al
     return ul_build_value(&product->build, UL_OP_Add, terms, 2, &type);
 }
 
-/* Codes of a byte in front of a product are unpacked by its own kernel as it loads them, where the
- * target's products are such kernels: nothing is to be gained by another form. */
+/* The product's own kernel unpacks codes of a byte as it loads them, where the target's products
+ * are such kernels: another form would gain nothing. */
 static bool is_loaded_as_stored(const struct product *product, const struct ul_node *node)
 {
     const struct ul_nbits_source *source = &product->source;
@@ -490,7 +491,7 @@ static bool pack_product(struct packing *packing, ul_node_id id)
     return true;
 }
 
-/* Weights of a convolution behind a Transpose. */
+/* Turns the weights of a convolution that come through a Transpose. */
 static void turn_filters(struct packing *packing, ul_node_id id)
 {
     struct ul_graph *graph = packing->rewrite.graph;
@@ -503,7 +504,7 @@ static void turn_filters(struct packing *packing, ul_node_id id)
 
 /* ---- tables ---- */
 
-/* All elements along the last axis packed, from a byte on. */
+/* Packs all elements along the last axis; each row begins a new byte. */
 static ul_value_id pack_rows(struct ul_graph *graph, const struct ul_nbits_source *source,
                              const struct ul_tensor *tensor, ul_value_id like)
 {
@@ -534,7 +535,7 @@ static ul_value_id widen(struct ul_graph *graph, const struct ul_nbits_source *s
     return ul_graph_add_weight(graph, graph->values[value].name, wide);
 }
 
-/* A scale for all that has none. */
+/* A scale of 1, where there is none. */
 static ul_value_id add_ones(struct ul_graph *graph, const struct ul_nbits_source *source)
 {
     struct ul_type type = source->codes->type;
@@ -545,8 +546,8 @@ static ul_value_id add_ones(struct ul_graph *graph, const struct ul_nbits_source
                                ul_tensor_new_splat(graph->arena, &type, &(float){1}));
 }
 
-/* The axis of the codes that blocks lie along: of one that has a scale, blocks are as long as it.
- */
+/* The axis of the codes that blocks lie along; where that has one scale, a block is as long as
+ * it. */
 static uint32_t find_block_axis(const struct ul_nbits_source *source)
 {
     for (uint32_t d = 0; d < source->codes->type.rank; d++) {
@@ -628,7 +629,8 @@ static ul_value_id gather(const struct packing *packing, struct ul_build *build,
     return made;
 }
 
-/* What was gathered along an axis of the codes, with axes in the order of what reads them. */
+/* Puts what was gathered along an axis of the codes into the order of axes that its readers
+ * want. */
 static ul_value_id turn_gathered(struct ul_build *build, const struct ul_nbits_source *source,
                                  ul_value_id made, uint32_t axis, uint32_t index_rank)
 {

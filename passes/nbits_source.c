@@ -2,7 +2,7 @@
 /* Which constants are read packed: those of at most 8 bits in front of a DequantizeLinear, or of
  * the elementwise Dequantize that pass integers makes of it, and those of at most 8 bits, f16 or
  * bf16 in front of a Cast and maybe a Mul by a constant; through Transposes anywhere, and Casts
- * behind. A scale is for a box of codes: `span` of them along each axis.
+ * after it. A scale belongs to a box of codes: `span` of them along each axis.
  *
  *      w i8 --Cast--> f32 --Transpose--> --Mul(scale [1 n])-->      w bf16 --Cast--> f32 -->
  *
@@ -111,8 +111,8 @@ void ul_nbits_pack_run(const struct ul_nbits_source *source, const struct ul_ten
         *row = (unsigned char)held;
 }
 
-/* The constant that a value is, or whose elements it has in other dimensions: then `input` of the
- * source is that constant. NULL: none. */
+/* The constant that a value is, or that has its elements in other dimensions: `input` of the source
+ * then is that constant. NULL: there is none. */
 static const struct ul_tensor *find_constant(const struct ul_graph *graph,
                                              struct ul_nbits_source *source, uint32_t input,
                                              ul_value_id value)
@@ -125,7 +125,7 @@ static const struct ul_tensor *find_constant(const struct ul_graph *graph,
     return value == UL_NONE ? NULL : ul_graph_get_constant(graph, value);
 }
 
-/* Codes along axis d of the node that scales them that have one scale. */
+/* How many codes have one scale along axis d of the node that scales them. */
 static int64_t span_of(const struct ul_nbits_source *source, const struct ul_type *scales,
                        const struct ul_type *codes, uint32_t d)
 {
@@ -141,8 +141,8 @@ static int64_t span_of(const struct ul_nbits_source *source, const struct ul_typ
     return is_here && ul_type_elements(scales) != 1 ? 1 : codes->dims[d];
 }
 
-/* Which scale an element has. `scales` is what the node reads, `codes` has its dimensions, of which
- * d is axis axes[d] of the stored ones. */
+/* Finds which scale an element has. `scales` is what the node reads, `codes` has its dimensions,
+ * where d is axis axes[d] of the stored ones. */
 static bool find_scales(struct ul_nbits_source *source, const struct ul_type *scales,
                         const struct ul_type *codes, const uint32_t *axes)
 {
@@ -172,7 +172,7 @@ static void turn_axes(const struct ul_node *node, uint32_t rank, uint32_t *axes)
         axes[d] = perm == NULL ? rank - 1 - axes[d] : (uint32_t)perm[axes[d]];
 }
 
-/* The input of a Mul that is a constant beside the other, whose dimensions the result has; or
+/* The input of a Mul that is a constant, where the result has the dimensions of the other input; or
  * UL_NONE. */
 static uint32_t find_factor(const struct ul_graph *graph, const struct ul_node *node)
 {
@@ -186,8 +186,8 @@ static uint32_t find_factor(const struct ul_graph *graph, const struct ul_node *
     return UL_NONE;
 }
 
-/* Through Transposes and Casts to floats: the node that makes what is behind them, NULL where none
- * does. Dimension d of the value that it began with is axis axes[d] of the one where it ends. */
+/* Follows Transposes and Casts to floats back to the node that makes what they read, or NULL.
+ * Dimension d of the value that it began with is axis axes[d] of the one where it ends. */
 static const struct ul_node *follow(const struct ul_graph *graph, ul_value_id *value,
                                     uint32_t *axes, bool *casts)
 {
@@ -205,8 +205,8 @@ static const struct ul_node *follow(const struct ul_graph *graph, ul_value_id *v
     return NULL;
 }
 
-/* Finds what scales the value at the end of `follow`; `value` is what it scales then, `scale` its
- * factor. False: nothing that is known. */
+/* Finds what scales the value at the end of `follow`; then `value` is what it scales, and `scale`
+ * its factor. False: it is nothing known. */
 static bool find_scale_node(const struct ul_graph *graph, const struct ul_node *node,
                             ul_value_id *value, ul_value_id *scale)
 {
@@ -255,7 +255,7 @@ bool ul_nbits_source_read(const struct ul_graph *graph, ul_value_id value,
         ul_type_elements(&source->codes->type) == 0 || !find_kind(source, casts))
         return false;
     if (source->is_float)
-        source->zeros = NULL; /* it is 0, all that ONNX has it be */
+        source->zeros = NULL; /* it is 0, the only one that ONNX allows */
     for (uint32_t d = 0; d < rank; d++)
         source->axes[d] = inner[outer[d]];
     return find_scales(source, scale == UL_NONE ? NULL : &graph->values[scale].type, scaled, inner);

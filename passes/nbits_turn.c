@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Narrow constants that a product reads across are stored the other way round.
+/* Narrow constants that a product reads across their rows are stored the other way round.
  *
  * Problem: kernels of ours widen a constant of 8 or 16 bits as they load it, columns side by side;
- * of one that has k side by side (Gemm's transB, a Transpose) a product of one row would load every
- * element by itself, and a Transpose of what was widened takes memory and time in every run.
- * Method: where the product is all that reads the constant, it is turned now, and so is what
- * scales it:
+ * where k lies side by side (Gemm's transB, a Transpose), a product of one row would load every
+ * element by itself, and a Transpose of the widened constant takes memory and time in every run.
+ * Method: where only the product reads the constant, it is turned now, and so is what scales it:
  *
  *      MatMul(x, Transpose(Cast(w [n k])))     ->   MatMul(x, Cast(w' [k n]))
  *      Gemm(x, Dequantize(w [n k])) {transB}   ->   Gemm(x, Dequantize(w' [k n]))
@@ -18,8 +17,8 @@
 struct turning {
     struct ul_build build;
     const struct ul_nbits_source *source;
-    uint32_t axes[UL_LIMIT_RANK]; /* of the stored codes, in the order that is to be */
-    struct ul_type type;          /* f32, so turned */
+    uint32_t axes[UL_LIMIT_RANK]; /* axes of the stored codes, in the order that is wanted */
+    struct ul_type type;          /* f32, turned so */
 };
 
 bool ul_nbits_is_alone(const struct ul_graph *graph, const struct ul_nbits_source *source,
@@ -64,7 +63,7 @@ static ul_value_id turn_codes(struct turning *turning)
     return ul_nbits_add_weight(graph, source->inputs[0], type.dtype, type.rank, type.dims, bytes);
 }
 
-/* Scales or zero points, of which one axis has more than one, so that they broadcast. */
+/* Turns scales or zero points, which have only one axis longer than 1, so that they broadcast. */
 static ul_value_id turn_table(struct turning *turning, ul_value_id value)
 {
     struct ul_graph *graph = turning->build.graph;

@@ -2,8 +2,8 @@
 /* --no-float: a program without any floating point, for processors that have none.
  *
  * Problem: pass integers leaves floats where a model has them: at its edges, in scales, and in what
- * is elementwise between Dequantize and Quantize. Method: inputs and outputs become the integers
- * behind the outer QuantizeLinear and DequantizeLinear; scales are in fixed point
+ * is elementwise between Dequantize and Quantize. Method: inputs and outputs become the integers on
+ * the other side of the outer QuantizeLinear and DequantizeLinear; scales are in fixed point
  * (no_float_scale.c); functions of one 8-bit value are tables, where pass integers has left one
  * (integers_table.c); products of two values multiply integers (no_float_product.c), numbers of
  * each channel are factors and a term more (no_float_affine.c), softmax and LayerNormalization
@@ -26,7 +26,7 @@ static void set_edge(struct ul_graph *graph, ul_value_id value, const struct ul_
     graph->values[value].edge_zero = ul_scaled_zero(scaled, 0);
 }
 
-/* An input whose readers all quantize it alike becomes what they make. */
+/* An input that all its readers quantize alike becomes what they make. */
 static enum ul_status turn_input(struct ul_integers *integers, ul_value_id input)
 {
     struct ul_graph *graph = integers->graph;
@@ -58,7 +58,7 @@ static enum ul_status turn_input(struct ul_integers *integers, ul_value_id input
     return UL_OK;
 }
 
-/* An output that is dequantized becomes what it is made from. */
+/* An output that is dequantized becomes the integers that it is made from. */
 static enum ul_status turn_output(struct ul_integers *integers, ul_value_id output)
 {
     struct ul_graph *graph = integers->graph;

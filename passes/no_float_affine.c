@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is a * x + b of one 8-bit value x, with numbers a and b for each channel: chains of Mul,
- * Div, Add and Sub of constants, Neg and BatchNormalization, and a Relu or Clip behind them. Where
+ * Div, Add and Sub of constants, Neg and BatchNormalization, and a Relu or Clip after them. Where
  * there is one number for all, it is a table (integers_table.c).
  *
  *      y = round((x - zx) * a sx / sy + b / sy) + zy
  *
- * as one Rescale, whose second term are the b in units of a small part of a step of y. */
+ * as one Rescale, whose second term is b in units of a small part of a step of y. */
 #include "passes/no_float_internal.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ struct affine {
     double low, high; /* of the result */
 };
 
-/* `count` of the numbers that the first one is. */
+/* The first of the numbers, `count` times. */
 static double *spread(struct affine *affine, const double *numbers, uint64_t count)
 {
     double *all = UL_NEW_ARRAY(affine->integers->pass->scratch, double, count);
@@ -30,7 +30,7 @@ static double *spread(struct affine *affine, const double *numbers, uint64_t cou
     return all;
 }
 
-/* Whether numbers of that shape can be multiplied to those that are there. */
+/* Whether numbers of that shape can be multiplied with those that are there. */
 static bool take_shape(struct affine *affine, const struct ul_type *shape)
 {
     struct ul_type type = {.dtype = UL_F32};
@@ -57,7 +57,7 @@ static double number_of(const struct ul_tensor *tensor, uint64_t i)
     return ul_tensor_get_float(tensor, ul_type_elements(&tensor->type) == 1 ? 0 : i);
 }
 
-/* One constant operand of an operator of two; UL_NONE: there is none. */
+/* The other operand of an operator of two, one of which is constant; UL_NONE: neither is. */
 static ul_value_id peel_two(struct affine *affine, const struct ul_node *node)
 {
     const struct ul_graph *graph = affine->integers->graph;
@@ -128,7 +128,7 @@ static ul_value_id peel(struct affine *affine, const struct ul_node *node)
     }
 }
 
-/* The ends of the result that a Relu and a Clip in front of it set. */
+/* Takes the ends of the result from a Relu, and from a Clip in front of it. */
 static ul_value_id peel_ends(struct affine *affine, ul_value_id value)
 {
     const struct ul_graph *graph = affine->integers->graph;
@@ -162,7 +162,7 @@ static bool find(struct affine *affine, ul_value_id value)
 
 /* ---- The Rescale ---- */
 
-/* The b in parts of a step of y; UL_NONE: they leave 32 bits. */
+/* b in parts of a step of y; UL_NONE: it leaves 32 bits. */
 static ul_value_id add_offsets(struct affine *affine)
 {
     struct ul_graph *graph = affine->integers->graph;
@@ -179,7 +179,7 @@ static ul_value_id add_offsets(struct affine *affine)
     return ul_edit_add_array(graph, name, &type, offsets);
 }
 
-/* An end in steps of y, where it is nearer than that of y's type. */
+/* An end in steps of y, where it is narrower than that of y's type. */
 static void set_end(struct affine *affine, ul_node_id id, const char *name, double bound)
 {
     struct ul_graph *graph = affine->integers->graph;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of pass no_float share: how a Quantize that ends floats is written with integers.
- * Each takes the Quantize and says whether it has changed it. */
+/* What the files of pass no_float share: how a Quantize that ends a chain of floats is written with
+ * integers. Each function takes the Quantize and says whether it has changed it. */
 #ifndef UL_NO_FLOAT_INTERNAL_H
 #define UL_NO_FLOAT_INTERNAL_H
 
@@ -30,7 +30,7 @@ bool ul_no_float_layer_norm(struct ul_integers *integers, ul_node_id id);
 
 /* no_float_resize.c */
 bool ul_no_float_resize(struct ul_integers *integers, ul_node_id id);
-/* The same of a Resize that moves integers, where it would find their places in floats. */
+/* Does the same for a Resize that moves integers, where it would find their places in floats. */
 bool ul_no_float_nearest(struct ul_integers *integers, ul_node_id id);
 
 #endif

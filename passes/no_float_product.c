@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of two 8-bit values: of their differences from their zero-points, and one Rescale. */
+/* Products of two 8-bit values, taken of their differences from their zero-points, and one
+ * Rescale. */
 #include "passes/no_float_internal.h"
 
 /* x - zero as an i32. */

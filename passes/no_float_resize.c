@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resize of integers: sums of neighbours, weighed in fixed point.
+/* Resize of integers: sums of neighbours, weighted in fixed point.
  *
  * Where a Resize looks, and with which weights, is known before anything runs, axis by axis. Which
  * numbers these are the operator itself says: it is computed, for one axis, of a comb,
@@ -46,7 +46,7 @@ struct resize {
     struct ul_integers *integers;
     const struct ul_node *node;
     struct taps taps[UL_LIMIT_RANK];
-    uint32_t tap_axes;    /* of which `taps` says something */
+    uint32_t tap_axes;    /* axes for which `taps` says something */
     uint32_t weight_axes; /* whose weights are not all 1 */
     uint64_t tap_count;   /* in all */
     enum ul_dtype sum;
@@ -55,7 +55,7 @@ struct resize {
 
 /* ---- what the operator says ---- */
 
-/* The entry of an input for dimension d: -1, where it says nothing of it. */
+/* The entry of an input for dimension d; -1 where the input does not mention it. */
 static int64_t entry_at(const struct ul_node *node, uint32_t rank, uint32_t d)
 {
     uint32_t count = 0;
@@ -77,7 +77,7 @@ static const struct ul_tensor *table_of(const struct resize *resize, uint32_t in
     return tensor == NULL || ul_type_elements(&tensor->type) == 0 ? NULL : tensor;
 }
 
-/* Scales and sizes for the one axis that is probed. */
+/* Sets scales and sizes for the one axis that is probed. */
 static bool set_entries(const struct resize *resize, uint32_t d, ul_value_id inputs[4])
 {
     struct ul_graph *graph = resize->integers->graph;
@@ -94,7 +94,7 @@ static bool set_entries(const struct resize *resize, uint32_t d, ul_value_id inp
     return true;
 }
 
-/* Is every element of the axis where it was? */
+/* Whether every element of the axis stays where it was. */
 static bool is_left_alone(const struct resize *resize, uint32_t d, int64_t in, int64_t out)
 {
     const struct ul_graph *graph = resize->integers->graph;
@@ -104,8 +104,8 @@ static bool is_left_alone(const struct resize *resize, uint32_t d, int64_t in, i
            (in == out && (scales == NULL || ul_tensor_get_float(scales, (uint64_t)at) == 1));
 }
 
-/* Rows of a comb: row p has a 1 at each place p modulo `row_count`, the last row is the places
- * themselves. As many as keep the neighbours of an output apart. */
+/* The rows of a comb: row p has a 1 at each place p modulo `row_count`; the last row holds the
+ * places themselves. There are as many rows as keep the neighbours of an output apart. */
 static ul_value_id add_comb(struct ul_graph *graph, int64_t row_count, int64_t in)
 {
     const int64_t dims[2] = {row_count + 1, in};
@@ -120,7 +120,7 @@ static ul_value_id add_comb(struct ul_graph *graph, int64_t row_count, int64_t i
                                ul_edit_tensor(graph, &type, (const unsigned char *)rows));
 }
 
-/* What the operator makes of the comb along one axis; NULL: it is too large. */
+/* What the operator makes from the comb along one axis; NULL: it is too large. */
 static const struct ul_tensor *probe(const struct resize *resize, uint32_t d, int64_t row_count,
                                      int64_t in)
 {
@@ -246,7 +246,7 @@ static bool find_taps(struct resize *resize)
 
 /* ---- the sums ---- */
 
-/* As many bits as sums have room for, of 64 where 32 have few. */
+/* Takes as many bits as sums have room for; 64-bit sums where 32 bits leave few. */
 static bool set_bits(struct resize *resize)
 {
     double norm = 1;
@@ -264,7 +264,8 @@ static bool set_bits(struct resize *resize)
     return resize->bits >= GOOD_BITS;
 }
 
-/* Rounded so that those of an output add up to the rounded sum: what is even stays even. */
+/* Rounds the weights of an output so that they add up to the rounded sum: what is even stays
+ * even. */
 static void fix_weights(const struct resize *resize, struct taps *taps)
 {
     UL_ASSERT(resize->bits >= GOOD_BITS);
@@ -297,7 +298,7 @@ static ul_value_id add_table(const struct resize *resize, const struct taps *tap
         graph, ul_arena_printf(graph->arena, "%s.%s", integers->build.name, what), &type, numbers);
 }
 
-/* The inputs of a ResizeInteger of x; how many there are. */
+/* Sets the inputs of a ResizeInteger of x; gives how many there are. */
 static uint32_t set_inputs(const struct resize *resize, ul_value_id x, ul_value_id *inputs)
 {
     uint32_t count = 1;
@@ -383,7 +384,7 @@ bool ul_no_float_nearest(struct ul_integers *integers, ul_node_id id)
         strcmp(ul_node_get_string(&node, "mode", "nearest"), "nearest") != 0 ||
         !find_taps(&resize) || resize.weight_axes > 0)
         return false;
-    bool is_whole = true; /* found without floats as it is */
+    bool is_whole = true; /* found as it is, without floats */
     for (uint32_t i = 0; i < resize.tap_axes; i++) {
         const struct taps *taps = &resize.taps[i];
         int64_t factor = taps->out / graph->values[node.inputs[0]].type.dims[taps->axis];

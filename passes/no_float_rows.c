@@ -49,7 +49,7 @@ static ul_value_id add_two(struct ul_integers *integers, enum ul_op op, ul_value
     return ul_integers_add(integers, op, inputs, 2, NULL);
 }
 
-/* What --no-float has of a node between Dequantize and the Quantize. */
+/* Finds a node between Dequantize and the Quantize that --no-float can compute. */
 static const struct ul_node *find_rows(const struct ul_integers *integers,
                                        const struct ul_node *quantize, enum ul_op op,
                                        struct ul_scaled *x, struct ul_scaled *y)
@@ -111,7 +111,7 @@ enum {
     BIAS_BITS = 12
 };
 
-/* Constants of the shape of a row, or none. */
+/* Reads a constant that has the shape of a row, or its absence. */
 static bool read_row(const struct ul_integers *integers, const struct ul_node *node, uint32_t input,
                      const struct ul_type *shape, const struct ul_tensor **row)
 {
@@ -136,7 +136,7 @@ struct rows {
     double epsilon;      /* in units of n^2 */
 };
 
-/* As many bits of the root as its square has room for. */
+/* Takes as many bits of the root as its square has room for. */
 static bool set_bits(struct rows *rows)
 {
     const double most = 0x1p61, n = (double)rows->count;

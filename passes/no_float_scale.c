@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scales in fixed point: y = (sum of (x - zero) * m + half) >> shift, in 64 bits.
  *
- * All terms and channels of a node have one shift, by the largest factor, whose m has 30 bits: what
- * rounding a smaller m costs is, for the result, no more than what rounding the largest one does.
- */
+ * All terms and channels of a node have one shift, chosen by the largest factor, whose m has 30
+ * bits: rounding a smaller m costs the result no more than rounding the largest one does. */
 #include "passes/no_float_internal.h"
 
 #include <math.h>
@@ -19,7 +18,7 @@ bool ul_no_float_find(const struct ul_integers *integers, ul_value_id value, str
     return ul_integers_find(integers, value, x) && x->count == 1;
 }
 
-/* The largest factor of a Rescale; 0 where one is no constant. */
+/* The largest factor of a Rescale; 0 where one is not constant. */
 static double largest_factor(const struct ul_graph *graph, const struct ul_node *node)
 {
     double largest = 0;

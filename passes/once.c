@@ -2,15 +2,15 @@
 /* Steps that read constants of 8 to 16 bits alone, computed once.
  *
  * Problem: constants of 8 or 16 bits stay as they are stored, for products and convolutions to read
- * (nbits.c) or kernels to widen as they load. What has no such kernel (a transposed convolution, a
- * convolution of few channels) is a call that reads floats, in front of which a step of every run
- * makes them. That costs time, and bytes too: the floats lie in the buffer beside the codes, and a
- * library packs again in every run what is no constant:
+ * (nbits.c) or kernels to widen as they load. Where there is no such kernel (a transposed
+ * convolution, a convolution of few channels), a call reads floats, and in every run a step in
+ * front of it makes them. That costs time, and bytes too: the floats lie in the buffer beside the
+ * codes, and a library packs anew in every run what is not constant:
  *
  *     w (f16) --> Cast --> ConvTranspose        ->        w (f32) --> ConvTranspose
  *
- * Method: behind fusion, when it is known what is a step, such steps are interpreted, and what
- * others read of them becomes a constant, if the graph's constants and its largest live sum, with
+ * Method: after fusion, when it is known what the steps are, such steps are interpreted, and what
+ * others read from them becomes a constant, if the graph's constants and its largest live sum, with
  * the scratch of calls, are then no more than before together, or more by what is small beside the
  * constants. If all such steps are too much, those that make the most are left out, ever more of
  * them.
@@ -28,8 +28,8 @@
 #include <string.h>
 
 enum {
-    WORK_PER_CODE = 64, /* of the interpreter, for a code of all constants together */
-    MIN_BITS = 8,       /* of a code: pass packed keeps smaller ones packed */
+    WORK_PER_CODE = 64, /* of the interpreter, for each code of all constants together */
+    MIN_BITS = 8,       /* of a code: pass packed keeps smaller codes packed */
     MAX_BITS = 16
 };
 
@@ -37,7 +37,7 @@ struct step {
     const ul_node_id *nodes;
     uint32_t count;
     uint64_t read,
-        made; /* elements that it reads of codes and of other steps, and makes for others */
+        made; /* elements that it reads from codes and from other steps, and makes for others */
     uint64_t made_bytes;
     bool goes, is_computed;
 };
@@ -46,12 +46,12 @@ struct once {
     struct ul_pass *pass;
     struct ul_graph *graph;
     const bool *escapes; /* per value */
-    bool *is_edge;       /* per value: what a block gives */
-    bool *hangs;         /* per value that nodes make: on constants alone */
+    bool *is_edge;       /* per value: a block gives it */
+    bool *hangs;         /* per value that nodes make: it depends on constants alone */
     uint32_t *step_of;   /* per node: a place in `steps`, or UL_NONE */
     struct step *steps;  /* that could be computed, in the order of the block */
     uint32_t step_count;
-    uint32_t *counted_in;  /* per base: the node that a step begins with, in which it is counted */
+    uint32_t *counted_in;  /* per base: the first node of a step in which it is counted */
     unsigned char **bytes; /* per base */
     bool *is_read;         /* per value: by a node that stays, or at an edge */
     bool *stays;           /* per node */
@@ -63,7 +63,7 @@ struct once {
 
 /* ---- Which steps ---- */
 
-/* It can be a constant: it has bytes of its own, in order. */
+/* Whether it can be a constant: it has bytes of its own, in order. */
 static bool is_whole(const struct once *once, ul_value_id value)
 {
     const struct ul_graph *graph = once->graph;
@@ -91,7 +91,7 @@ static bool reads_known(const struct once *once, const struct ul_node *node)
     return node->input_count > 0;
 }
 
-/* The node computes the same in every run, and what it makes can be a constant. */
+/* Whether the node computes the same in every run, and its results can be constants. */
 static bool is_known(const struct once *once, ul_node_id id)
 {
     const struct ul_graph *graph = once->graph;
@@ -215,7 +215,7 @@ static uint32_t maker_of(const struct once *once, ul_value_id value)
     return info->kind == UL_VALUE_NODE ? once->step_of[info->producer] : UL_NONE;
 }
 
-/* Marks the steps that make at most so many bytes and read only of steps that do; counts them. */
+/* Marks the steps that make at most so many bytes and read only from steps that do; counts them. */
 static uint32_t choose(const struct once *once, uint64_t most_bytes)
 {
     uint32_t chosen = 0;
@@ -278,7 +278,7 @@ static uint64_t stored_bytes(const struct ul_graph *graph, ul_value_id value)
                                                : ul_value_bytes(graph, value);
 }
 
-/* The bytes of constants when the steps that go are gone. */
+/* The bytes of constants once the chosen steps are gone. */
 static uint64_t constant_bytes(const struct once *once)
 {
     const struct ul_graph *graph = once->graph;
@@ -359,8 +359,8 @@ static bool compute(struct once *once)
     return all;
 }
 
-/* The steps that go take no more bytes as constants, or hardly more. Steps are computed only where
- * their bytes leave that open. */
+/* Whether the chosen steps take no more bytes as constants, or hardly more. Steps are computed only
+ * where their bytes leave that open. */
 static bool is_worth(struct once *once)
 {
     struct ul_arena arena;

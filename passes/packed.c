@@ -2,11 +2,11 @@
 /* Constants of less than 8 bits stay packed where they can be.
  *
  * Problem: an element of 2 or 4 bits takes a byte of its own in the buffer, so that a kernel finds
- * it at an index. Products and tables read theirs packed by operators of their own (nbits.c); of
- * what else reads such a constant all are maps, most often, behind which a convolution may stand.
- * Method: behind fusion, when it is known which kernel a reader is part of, the constant becomes
- * the bytes that ONNX stores, and each of its readers has an Unpack in its own group, which the
- * kernel computes as it loads:
+ * it at an index. Products and tables read theirs packed by operators of their own (nbits.c); most
+ * other readers of such a constant are maps, after which a convolution may come. Method: after
+ * fusion, when it is known which kernel a reader is part of, the constant becomes the bytes that
+ * ONNX stores, and each of its readers has an Unpack in its own group, which the kernel computes as
+ * it loads:
  *
  *      [ Dequantize(w) + Mul ]             ->   [ Unpack(w') + Dequantize + Mul ]
  *      [ Cast(w) + ConvInteger ]           ->   [ Unpack(w') + Cast + ConvInteger ]
@@ -23,9 +23,9 @@
 struct packed {
     struct ul_graph *graph;
     struct ul_node_list nodes;
-    uint32_t *mark;       /* per value: of the reader that it hangs on, as a place in `nodes` */
-    uint32_t known_count; /* of values; what is added is made by an Unpack */
-    uint32_t next_group;  /* which nothing is in yet */
+    uint32_t *mark;       /* per value: the reader that it depends on, as a place in `nodes` */
+    uint32_t known_count; /* of values; later ones are made by an Unpack */
+    uint32_t next_group;  /* nothing is in it yet */
 };
 
 static bool is_map(const struct ul_node *node)
@@ -49,8 +49,8 @@ static void find_groups(struct packed *packed, struct ul_arena *scratch)
     }
 }
 
-/* Whether the anchor of its kernel reads what hangs on the node at `first`. A group's nodes stand
- * together. */
+/* Whether the anchor of its kernel reads what depends on the node at `first`. The nodes of a group
+ * are side by side. */
 static bool leads_to_anchor(const struct packed *packed, uint32_t first)
 {
     const struct ul_graph *graph = packed->graph;
@@ -82,8 +82,8 @@ static bool reads(const struct ul_node *node, ul_value_id value)
     return false;
 }
 
-/* All that reads it are maps, of which no anchor's operand is made in the same kernel, but of
- * integers. */
+/* Whether all its readers are maps, none of which makes an anchor's operand in the same kernel,
+ * unless that is of integers. */
 static bool is_read_by_maps(const struct packed *packed, ul_value_id value)
 {
     const struct ul_graph *graph = packed->graph;
@@ -129,7 +129,7 @@ static bool can_pack(const struct packed *packed, ul_value_id value)
     return !is_edge(graph, value) && !has_views(graph, value) && is_read_by_maps(packed, value);
 }
 
-/* An Unpack in front of the node, in its group, which there is from now on. */
+/* Adds an Unpack in front of the node, in its group, which exists from now on. */
 static ul_value_id add_unpack(struct packed *packed, ul_node_id reader, ul_value_id value,
                               const struct ul_type *type)
 {

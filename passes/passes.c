@@ -317,7 +317,7 @@ static bool is_skipped(const struct ul_pass *pass, const struct row *row)
     return ul_pass_is_disabled(pass, row->info.name) || (pass->options->training != NULL && infers);
 }
 
-/* Views and groups that the pass does not keep up to date go before it runs. */
+/* Drops views and groups that the pass does not keep up to date, before it runs. */
 static void drop_facts(struct ul_graph *graph, const struct row *row)
 {
     for (uint32_t v = 0; (row->info.keeps & VIEWS) == 0 && v < graph->value_count; v++)
@@ -334,7 +334,8 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
     options.only = options.start_at = NULL;
     options.for_bytes = true;
     options.inside_count = 0;
-    options.row_major_count = 0; /* a judgement is the same for every layout that is asked for */
+    options.row_major_count = 0; /* a judgement is the same for every layout that may be asked
+                                    for */
     trial.options = &options;
     trial.graph = copy;
     ul_graph_copy(copy, pass->scratch, graph);
@@ -342,7 +343,7 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
         const struct row *row = &rows[trial.row];
         if (row->run == ul_pass_split)
             break;
-        /* They look ahead themselves; what pass once spares is the same for most rewritings. */
+        /* These look ahead themselves; what pass once spares is the same for most rewritings. */
         if (is_skipped(&trial, row) || row->run == ul_pass_join || row->run == ul_pass_once)
             continue;
         drop_facts(copy, row);

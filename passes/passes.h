@@ -22,7 +22,7 @@ enum ul_pass_kind {
     UL_PASS_INFERENCE,      /* changes what would be trained: not run for a training graph */
     UL_PASS_TRAINING,       /* run for a training graph alone */
     UL_PASS_CHANNELS_LAST,  /* for targets whose convolutions want channels innermost */
-    UL_PASS_FILTERS_LAST,   /* the same of their weights, where the target does not pack them */
+    UL_PASS_FILTERS_LAST,   /* the same for their weights, where the target does not pack them */
     UL_PASS_PRODUCTS_JOINED /* for targets that want few large products; not for training */
 };
 
@@ -61,18 +61,18 @@ struct ul_passes_options {
     const char *const *row_major; /* --row-major: regions that keep the layout of the model */
     uint32_t quantize_count;
     const char *const *quantize; /* --quantize: weights that become integers, "int4:PATTERN" */
-    bool for_bytes; /* no program comes of it: weights that are made need not be the best ones, and
-                       of large ones only the ends are made, and a mark that tells them apart */
+    bool for_bytes; /* no program follows: made weights need not be the best ones, and of large
+                       ones only the ends are made, with a mark that tells them apart */
     const struct ul_target_traits *traits; /* NULL: a target that wants nothing */
     enum ul_dtype precision; /* UL_F16, UL_BF16: f32 lies in memory in these 16 bits */
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`
-     * says of each value whether something outside of the group needs it. What such a group would
-     * grow to must be a call as well. Sets `*scratch_bytes`, unless NULL, to what the call wants
-     * beside its values. NULL: the target has no library. */
+     * says of each value whether something outside of the group needs it. A group that this one
+     * would grow into must be a call as well. Sets `*scratch_bytes`, unless NULL, to what the call
+     * wants beside its values. NULL: the target has no library. */
     bool (*is_call)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                     uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
-    /* Whether that call, with a kernel of its own for what follows, which moves so many bytes,
-     * takes less time than one kernel of ours for both. NULL: always. */
+    /* Whether that call, with a kernel for what follows that moves so many bytes, takes less time
+     * than one kernel of ours for both. NULL: always. */
     bool (*is_worth)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                      uint32_t count, const bool *escapes, uint64_t pass_bytes);
     const void *library;
@@ -92,12 +92,12 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options,
                              struct ul_diag *diag) UL_MUST_CHECK;
 
-/* once.c: constants may grow by that part of theirs; whether the graph has any that the pass may
+/* once.c: by what part of them constants may grow; and whether the graph has any that the pass may
  * make floats of. */
 enum { UL_ONCE_PART = 32 };
 bool ul_once_has_codes(const struct ul_graph *graph);
 
-/* quantize.c: type `index` of those that --quantize makes weights of, with its bits; NULL behind
+/* quantize.c: type `index` of those into which --quantize makes weights, with its bits; NULL after
  * the last. */
 const char *ul_quantize_type(uint32_t index, uint32_t *bits);
 
@@ -116,7 +116,7 @@ void ul_layout_find_regions(struct ul_arena *arena, const struct ul_graph *graph
 /* inside.c: what products of the backward pass may compute as they pack it. */
 struct ul_inside_site {
     const char *name;  /* for ul_passes_options.inside */
-    ul_value_id value; /* that is not kept for them */
+    ul_value_id value; /* which is then not kept for them */
     ul_node_id *readers;
     uint32_t reader_count;
 };
@@ -134,19 +134,19 @@ ul_node_id ul_inside_last(const struct ul_graph *graph, ul_node_id reader);
 
 /* What is known of the kernels of a graph. */
 struct ul_split_facts {
-    const uint64_t *node_costs; /* per node: of the kernel that it is the last of, else 0 */
-    uint64_t step_cost;         /* of running one kernel more */
+    const uint64_t *node_costs; /* per node: the cost of the kernel whose last node it is, else 0 */
+    uint64_t step_cost;         /* of running one more kernel */
     /* Output v may take over the bytes of inputs[first[v]] .. inputs[first[v + 1] - 1]. */
     const uint32_t *first;
     const ul_value_id *inputs;
-    /* Whether the target may compute the pieces, the nodes of `graph` from `first_piece` on; that
-     * they have the bits of the whole is found out later. NULL: it may. */
+    /* Whether the target may compute the pieces, which are the nodes of `graph` from `first_piece`
+     * on; whether they have the bits of the whole is found out later. NULL: it may. */
     bool (*may_split)(void *context, const struct ul_graph *graph, ul_node_id first_piece);
     void *context;
 };
 struct ul_split_search;
-/* For the graph as the pipeline leaves it. What is handed over must outlive the search, which lives
- * in `arena`. */
+/* Takes the graph as the pipeline leaves it. What is handed over must outlive the search, which
+ * lives in `arena`. */
 struct ul_split_search *ul_split_search_new(struct ul_arena *arena, const struct ul_graph *graph,
                                             const struct ul_split_facts *facts);
 /* The live sum of the graph without splits. */

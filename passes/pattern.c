@@ -23,10 +23,10 @@
 #include "passes/pattern_internal.h"
 #include "passes/steps.h"
 
-/* In the first turn the rows of text, in the second what is made of their results. */
+/* The first turn takes the rows of text, the second what their results make possible. */
 enum { ROWS, ATTENTION, TURNS };
 
-/* What operators make of their operands is what the values' types say. */
+/* The types of the values are those that operators make of their operands. */
 static bool types_hold(const struct ul_pattern *pattern, ul_node_id id)
 {
     struct ul_graph *graph = pattern->graph;
@@ -58,7 +58,7 @@ static void visit(struct ul_pattern *pattern, ul_node_id id, uint32_t turn)
         UL_ASSERT(types_hold(pattern, n));
 }
 
-/* True when something was taken that may need more bytes. */
+/* True when a rewrite was taken that may need more bytes. */
 static bool rewrite(struct ul_pass *pass, bool only_less)
 {
     struct ul_graph *graph = pass->graph;

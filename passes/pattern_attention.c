@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention spelled out: MatMul(Softmax(Q K^T * scale + masks), V), and the Transpose behind it.
+/* Attention spelled out: MatMul(Softmax(Q K^T * scale + masks), V), and the Transpose after it.
  *
  *      [batch, heads, queries, depth]   Q --\                  V --\
  *                                            MatMul .. Softmax -- MatMul -- Transpose
  *      [batch, heads, depth, keys]   K^T --/  scale, masks, Reshape
  *
- * The scores may change shape on the way as long as queries and keys stay behind: masks are brought
- * to the shape that the scores are seen in. Masks: what is added to the scores, or a Where with a
- * number so low that a score added to it changes nothing. Those that hide exactly the later keys
- * become an attribute where a hidden key counts for nothing in any row: by -inf, or by such a
- * number where nothing else can hide what the query sees. A Where that puts zeros in place of NaN
- * behind the Softmax (queries that see no key) becomes an attribute too, and a Drop of the weights,
- * in front of the second product, an operand: what it draws does not depend on who draws it. Keys
- * and values that are repeated for several heads are taken as they were before. The lowest number
- * of f16 is no such number, but means -inf alone, where each row is known to keep a key. So does
- * -10000, which converters to f16 write for it: a row whose kept scores are all below that sees
- * them still, where the model sees what it hides; no scale stands between it and the Softmax. A
- * Where that hides by a finite number must be nearest to the product: what is added before it it
- * would replace. Scores that are NaN or infinite where a Where hides them stay hidden in the model
- * alone. */
+ * The scores may change shape on the way as long as queries and keys stay the last dimensions:
+ * masks are brought to the shape that the scores are seen in. Masks: what is added to the scores,
+ * or a Where with a number so low that a score added to it changes nothing. Those that hide exactly
+ * the later keys become an attribute where a hidden key counts for nothing in any row: by -inf, or
+ * by such a number where nothing else can hide what the query sees. A Where that puts zeros in
+ * place of NaN behind the Softmax (queries that see no key) becomes an attribute too, and a Drop of
+ * the weights, in front of the second product, an operand: what it draws does not depend on who
+ * draws it. Keys and values that are repeated for several heads are taken as they were before. The
+ * lowest number of f16 is no such number, but means -inf alone, where each row is known to keep a
+ * key. So does -10000, which converters to f16 write for it: a row whose kept scores are all below
+ * that sees them still, where the model sees what it hides; no scale stands between it and the
+ * Softmax. A Where that hides by a finite number must be nearest to the product: what is added
+ * before it it would replace. Scores that are NaN or infinite where a Where hides them stay hidden
+ * in the model alone. */
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "passes/pattern_internal.h"
@@ -44,7 +44,7 @@ struct attention {
     uint32_t mask_count;
     struct mask masks[MASKS];
     bool is_causal, nan_is_zero;
-    bool is_f16;           /* of what the model has as f16, whose lowest number is */
+    bool is_f16;           /* the model has it as f16, whose lowest number is */
     ul_node_id drop;       /* of weights; UL_NONE: there is none */
     struct ul_type scores; /* [batch, heads, queries, keys] */
     int64_t value_depth, groups;
@@ -52,8 +52,8 @@ struct attention {
 
 /* ---- From the Softmax back to the first MatMul ---- */
 
-/* Whether a parameter that is trained lies behind the value; what takes more than `left` nodes to
- * tell is taken for one that is. */
+/* Whether the value depends on a parameter that is trained; where it takes more than `left` nodes
+ * to tell, it counts as one that does. */
 static bool is_trained(const struct ul_graph *graph, ul_value_id value, uint32_t *left)
 {
     const struct ul_value *info = &graph->values[value];
@@ -73,7 +73,7 @@ static bool add_mask(struct ul_pattern *pattern, struct attention *a, const stru
     const struct ul_type *type = ul_pattern_type(pattern, mask->value);
     struct ul_type full = mask->level, own = *type, both;
     own.dtype = full.dtype;
-    /* A mask that learns has a gradient, which is to be smaller than the scores. */
+    /* A mask that is learned has a gradient, which is to be smaller than the scores. */
     if (pattern->pass->options->training != NULL &&
         ul_type_elements(type) > ul_type_elements(&full) / 2 &&
         is_trained(pattern->graph, mask->value, &left))
@@ -173,7 +173,7 @@ static bool find_product(struct ul_pattern *pattern, struct attention *a, ul_val
 
 /* ---- Shapes ---- */
 
-/* Batch and heads: those of the product, or of a mask's level that tells them apart. */
+/* Batch and heads: those of the product, or those at a mask's level that tells them apart. */
 static bool read_shape(struct ul_pattern *pattern, struct attention *a, ul_value_id product)
 {
     const struct ul_type *type = ul_pattern_type(pattern, product);
@@ -190,7 +190,7 @@ static bool read_shape(struct ul_pattern *pattern, struct attention *a, ul_value
     return true;
 }
 
-/* What stands before the last two dimensions is as in the product (`heads` may be fewer). */
+/* The dimensions before the last two are as in the product (`heads` may be fewer). */
 static bool fits(const struct ul_pattern *pattern, const struct attention *a, ul_value_id product,
                  ul_value_id operand, bool may_share)
 {
@@ -252,7 +252,7 @@ static bool mask_dims(const struct attention *a, const struct mask *mask, const 
 
 /* ---- Masks ---- */
 
-/* Number that is added for a query and a key. */
+/* The number that is added for a query and a key. */
 static double mask_at(const struct mask *mask, const struct ul_tensor *tensor, uint64_t index)
 {
     if (!mask->is_condition)
@@ -263,9 +263,9 @@ static double mask_at(const struct mask *mask, const struct ul_tensor *tensor, u
 
 /* What a constant mask does. */
 struct mask_facts {
-    bool is_causal;    /* lowers the keys behind the query, no others */
+    bool is_causal;    /* lowers the keys after the query, and no others */
     bool leaves_a_key; /* in each row */
-    double min;        /* is_causal: of the numbers added to those, the one nearest to 0 */
+    double min;        /* is_causal: the one nearest to 0 of the numbers added to those */
 };
 
 static struct mask_facts look_at(const struct attention *a, const struct mask *mask,
@@ -291,7 +291,7 @@ static struct mask_facts look_at(const struct attention *a, const struct mask *m
     return facts;
 }
 
-/* A score added to it is lost, even to the digits of f64. */
+/* Whether a score added to it is lost, even among the digits of f64. */
 static bool swallows(double number)
 {
     return number <= -1e30;
@@ -388,7 +388,7 @@ static ul_value_id build_mask(struct ul_pattern *pattern, const struct attention
     return reshaped(pattern, value, &dims);
 }
 
-/* The operand without factors that are numbers; these go to the scale. */
+/* The operand without numbers as factors; these go into the scale. */
 static ul_value_id unscaled(struct ul_pattern *pattern, struct attention *a, ul_value_id value)
 {
     while (ul_pattern_uses(pattern, value) == 1 && ul_pattern_unscale(pattern, &value, &a->scale))
@@ -396,8 +396,8 @@ static ul_value_id unscaled(struct ul_pattern *pattern, struct attention *a, ul_
     return value;
 }
 
-/* K from what the MatMul reads: the Transpose in front of it is turned by the last two dimensions,
- * and goes where it undoes that. */
+/* K, from what the MatMul reads: the Transpose in front of it exchanges the last two dimensions,
+ * and goes where it undoes just that. */
 static ul_value_id turned(struct ul_pattern *pattern, struct attention *a)
 {
     const struct ul_type type = *ul_pattern_type(pattern, a->k);
@@ -452,7 +452,8 @@ static bool read_order(const struct ul_node *root, uint32_t rank, int64_t perm[R
         return true;
     if (own == NULL || count != rank)
         return false;
-    /* The first dimension of fewer than four stands for batch and heads (and queries). */
+    /* The first dimension, where there are fewer than four, stands for batch and heads (and
+     * queries). */
     uint32_t at = 0;
     for (uint32_t d = 0; d < rank; d++)
         for (int64_t i = own[d] == 0 ? 0 : own[d] + RANK - rank; i <= own[d] + RANK - rank; i++)
@@ -460,7 +461,8 @@ static bool read_order(const struct ul_node *root, uint32_t rank, int64_t perm[R
     return true;
 }
 
-/* What `value`, [batch, heads, length, size], repeats for several heads in a row, or itself. */
+/* The value that `value`, [batch, heads, length, size], repeats for several heads in a row; or
+ * `value` itself. */
 static ul_value_id before_repeat(const struct ul_pattern *pattern, ul_value_id value)
 {
     const struct ul_node *flat = ul_pattern_maker(pattern, value, UL_OP_Reshape);
@@ -489,7 +491,7 @@ static ul_value_id before_repeat(const struct ul_pattern *pattern, ul_value_id v
     return wide->inputs[0];
 }
 
-/* Keys and values of fewer heads, where both are repeated alike. */
+/* Takes keys and values of fewer heads, where both are repeated alike. */
 static void share_heads(const struct ul_pattern *pattern, struct attention *a, ul_value_id *k,
                         ul_value_id *v)
 {
@@ -557,7 +559,7 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
         ul_node_set_ints(graph, node, "perm", perm, RANK);
 }
 
-/* V and the result beside Q and K, with tiles for a share of the result, take no more room than the
+/* V and the result beside Q and K, with tiles for a part of the result, take no more room than the
  * scores did. */
 static bool uses_less(const struct attention *a)
 {
@@ -565,8 +567,8 @@ static bool uses_less(const struct attention *a)
     return 2 * queries * a->value_depth + keys * a->value_depth <= queries * keys;
 }
 
-/* The Softmax that the second product reads, or reads by Where(IsNaN(weights), 0, weights), or by a
- * Drop of either. */
+/* The Softmax that the second product reads: directly, by Where(IsNaN(weights), 0, weights), or by
+ * a Drop of either. */
 static const struct ul_node *match_softmax(struct ul_pattern *pattern, struct attention *a,
                                            ul_value_id weights)
 {

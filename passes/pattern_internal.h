@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What recognising patterns is done with.
+/* What patterns are recognised with.
  *
  * A row, or a recogniser in C, is asked for one node, the root, and walks from it to the producers
  * of its inputs. Nodes that it passes are taken as members. When the shape is right and nothing
@@ -16,7 +16,7 @@ enum { UL_PATTERN_MEMBERS = 32, UL_PATTERN_FACTORS = 6 };
 struct ul_pattern {
     struct ul_pass *pass;
     struct ul_graph *graph;
-    uint32_t *uses; /* per value that stood when the pass began or was counted since */
+    uint32_t *uses; /* per value that existed when the pass began or was counted since */
     uint32_t use_count, use_capacity;
     ul_node_id root;
     uint32_t member_count;
@@ -30,27 +30,28 @@ struct ul_pattern {
 
 /* Forgets the members. */
 void ul_pattern_begin(struct ul_pattern *pattern, ul_node_id root);
-/* The node of the root's block that makes `value`, when it is `op` with one output; else NULL. */
+/* The node of the root's block that makes `value`, if it is `op` with one output; else NULL. */
 struct ul_node *ul_pattern_maker(const struct ul_pattern *pattern, ul_value_id value,
                                  enum ul_op op);
 /* The same, and it becomes a member. */
 struct ul_node *ul_pattern_match(struct ul_pattern *pattern, ul_value_id value, enum ul_op op);
-/* Readers of a value, counting the block's own results. */
+/* The readers of a value; being the block's result counts as one. */
 uint32_t ul_pattern_uses(const struct ul_pattern *pattern, ul_value_id value);
 void ul_pattern_use(struct ul_pattern *pattern, ul_value_id value);
 /* Nothing but the root and members reads what members make; these are not operands that the new
  * node would have. */
 bool ul_pattern_is_closed(const struct ul_pattern *pattern, const ul_value_id *operands,
                           uint32_t operand_count);
-/* The members go, and the root becomes a node without attributes that keeps its outputs: of the
- * type that the operator gives them. */
+/* The members go, and the root becomes a node without attributes. It keeps its outputs, with the
+ * types that the operator gives them. */
 void ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op, const ul_value_id *inputs,
                         uint32_t input_count);
-/* Equal as far as constants are written: looser where the type has few digits. */
+/* Whether numbers are equal as far as constants are written: the fewer digits the type has, the
+ * looser. */
 bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b);
 const struct ul_type *ul_pattern_type(const struct ul_pattern *pattern, ul_value_id value);
-/* Where *value is a number times another, or divided by it: that other, with the number in *scale;
- * the node becomes a member. */
+/* Where *value is a number times another value, or that value divided by it: makes *value the other
+ * one, puts the number into *scale; the node becomes a member. */
 bool ul_pattern_unscale(struct ul_pattern *pattern, ul_value_id *value, double *scale);
 
 /* A value as a product: number * values[0] * values[1] ..., through Mul, Div, Neg and Pow. */
@@ -59,8 +60,8 @@ struct ul_pattern_product {
     uint32_t count;
     ul_value_id values[UL_PATTERN_FACTORS]; /* each of the product's type */
 };
-/* Looks through nodes that nothing else reads; they become members. Where `value` is the root's
- * output the root is looked through. False: it has too many factors. */
+/* Looks through nodes that nothing else reads, which become members. Where `value` is the root's
+ * output, it looks through the root. False: there are too many factors. */
 bool ul_pattern_factors(struct ul_pattern *pattern, ul_value_id value,
                         struct ul_pattern_product *product);
 /* Each of these rewrites the graph at `root` and returns true, or leaves everything as it is. */
@@ -68,13 +69,13 @@ bool ul_pattern_factors(struct ul_pattern *pattern, ul_value_id value,
 /* pattern_attention.c */
 bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root);
 
-/* pattern_rows.c: by the first of the rows that can. */
+/* pattern_rows.c: by the first row that can. */
 bool ul_pattern_rows(struct ul_pattern *pattern, ul_node_id root);
 /* What the rows and the recogniser of attention write, each of which has a gradient rule, since
- * graphs that are trained are fused too; UL_OP_NONE behind the last. */
+ * graphs that are trained are fused too; UL_OP_NONE after the last. */
 enum ul_op ul_pattern_makes(uint32_t index);
-/* What `name`, which other text may follow, leads to from *value by several nodes (UL_NONE: it does
- * not). False: it is no step. */
+/* Follows the step `name`, after which other text may come, from *value back through several nodes
+ * (UL_NONE: it does not fit). False: there is no such step. */
 bool ul_pattern_step(struct ul_pattern *pattern, const char *name, ul_value_id *value);
 
 /* pattern_text.c: patterns as rows of text. A row begins with an operator or is a product.
@@ -107,7 +108,7 @@ struct ul_slots {
 };
 struct ul_pattern_row {
     const char *text;
-    /* Whether all that the text cannot say holds; NULL: it does. */
+    /* Whether all that the text cannot say holds; NULL: it always does. */
     bool (*holds)(const struct ul_pattern *pattern, const struct ul_slots *slots);
 };
 /* The operator that a row writes; UL_OP_NONE: there is none of that name. */

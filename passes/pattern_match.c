@@ -117,7 +117,7 @@ void ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op, const ul_valu
         ul_pattern_use(pattern, inputs[i]);
 }
 
-/* A float of more than 16 bits, in the model as well. */
+/* Whether it is a float of more than 16 bits, in the model as well. */
 static bool is_precise(const struct ul_pattern *pattern, ul_value_id value)
 {
     const struct ul_value *info = &pattern->graph->values[value];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The patterns that are text, and what of them text cannot say. */
+/* The patterns that are text, and what text cannot say of them. */
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "ir/view.h"
@@ -9,8 +9,8 @@
 
 /* ---- Steps ---- */
 
-/* The value of whose last dimension a view has half, every `step`-th element from `begin` on; the
- * view itself may be read by others and stays. */
+/* The value half of whose last dimension a view has, every `step`-th element from `begin` on; the
+ * view may have other readers, and stays. */
 static ul_value_id before_part(const struct ul_pattern *pattern, ul_value_id value, bool is_second,
                                bool is_interleaved)
 {
@@ -54,7 +54,7 @@ static ul_value_id column(struct ul_pattern *pattern, ul_value_id value)
     return ul_type_equal(&from, type) ? node->inputs[0] : UL_NONE;
 }
 
-/* A HardSigmoid of the slope that is part of HardSwish. */
+/* A HardSigmoid of the slope that HardSwish has. */
 static ul_value_id hard_gate(struct ul_pattern *pattern, ul_value_id value)
 {
     const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_HardSigmoid);
@@ -88,7 +88,7 @@ static const struct ul_type *type_of(const struct ul_pattern *pattern, const str
     return slot->is_set ? ul_pattern_type(pattern, slot->value) : NULL;
 }
 
-/* The letter has no meaning, or has the elements of `of` and is broadcast to it. */
+/* Whether the letter has no meaning, or has the elements of `of` and is broadcast to it. */
 static bool broadcasts(const struct ul_pattern *pattern, const struct ul_slots *slots, char letter,
                        const struct ul_type *of)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes that do nothing, and chains that are longer than need be.
+/* Nodes that do nothing, and chains that are longer than they need be.
  *
  * - what hands its input on unchanged (by its row's view hook, or a Cast to the same type, a Pad of
  *   nothing, or arithmetic with 0 or 1) is forwarded; a power of 2 becomes a product;
@@ -21,7 +21,7 @@ struct simplify {
     ul_node_id *concat_of;
     ul_node_id *concat_next;
     uint32_t node_known_count;
-    bool trains; /* what Dropout does is said by modes.c */
+    bool trains; /* modes.c says what Dropout does */
 };
 
 static const struct ul_type *type_of(const struct simplify *simplify, ul_value_id value)
@@ -49,7 +49,8 @@ static bool is_number(const struct simplify *simplify, ul_value_id value, double
     return ul_graph_get_number(simplify->graph, value, &own) && own == number;
 }
 
-/* All pads are 0: of what has its input's shape, others would be cut off as much as is added. */
+/* All pads are 0: where an operator's result has its input's shape, others would cut off as much as
+ * they add. */
 static bool is_padding_nothing(const struct simplify *simplify, const struct ul_node *node)
 {
     const struct ul_tensor *pads =
@@ -60,7 +61,7 @@ static bool is_padding_nothing(const struct simplify *simplify, const struct ul_
     return pads != NULL;
 }
 
-/* A Cast to the type that it reads; in a model of 16 bits it may round. */
+/* A Cast to the type that it reads; in a model of 16 bits it may still round. */
 static bool casts_nothing(const struct simplify *simplify, const struct ul_node *node)
 {
     const struct ul_value *values = simplify->graph->values;
@@ -182,7 +183,8 @@ static int64_t concat_axis(const struct simplify *simplify, const struct ul_node
     return axis < 0 ? axis + (int64_t)type_of(simplify, node->outputs[0])->rank : axis;
 }
 
-/* Operands as the earlier Concat was given them, though it may start from another itself now. */
+/* Counts the operands that are those of the earlier Concat, as it was given them: it may start from
+ * another one itself by now. */
 static uint32_t matched(const struct simplify *simplify, const struct ul_node *shorter,
                         const struct ul_node *node)
 {
@@ -218,7 +220,7 @@ static void share_prefix(struct simplify *simplify, ul_node_id id)
     if (node->input_count < 2 || first >= simplify->rewrite.known_count ||
         id >= simplify->node_known_count)
         return;
-    enum { MAX_TRIED = 64 }; /* the latest ones, which are the longest where networks do this */
+    enum { MAX_TRIED = 64 }; /* the latest ones, which are the longest in such networks */
     uint32_t best = 0;
     uint32_t tried = 0;
     ul_value_id start = UL_NONE;

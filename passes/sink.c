@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reshapes and Transposes behind the elementwise nodes that follow them.
+/* Reshapes and Transposes, moved after the elementwise nodes that follow them.
  *
  * Problem: fusion ends at a view, since what follows has other coordinates. Exporters flatten rows
  * for a product and unflatten them before the bias, the activation or the residual is applied.
@@ -24,9 +24,9 @@
 
 struct sink {
     struct ul_graph *graph;
-    uint32_t *uses;       /* per value that stood when the pass began */
-    ul_node_id *readers;  /* the same: one of the nodes that read it */
-    uint32_t known_count; /* of these */
+    uint32_t *uses;       /* per value that existed when the pass began */
+    ul_node_id *readers;  /* likewise: one of the nodes that read it */
+    uint32_t known_count; /* how many values these have */
     bool channels_last;   /* convolutions keep channels innermost */
 };
 
@@ -41,7 +41,7 @@ static const struct ul_node *maker(const struct sink *sink, ul_value_id value)
     return info->kind == UL_VALUE_NODE ? &sink->graph->nodes[info->producer] : NULL;
 }
 
-/* Made by a kernel that what follows may become part of. */
+/* A kernel makes it that what follows may become part of. */
 static bool is_computed(const struct sink *sink, ul_value_id value)
 {
     const uint32_t alone = UL_OP_CONTROL | UL_OP_RANDOM | UL_OP_COMBINES | UL_OP_JOINS;
@@ -70,7 +70,8 @@ static bool is_turned(const struct sink *sink, const struct ul_node *transpose, 
             (sink->channels_last && (ul_op_get(from->op)->flags & UL_OP_CONVOLVES) != 0));
 }
 
-/* An operand in front of `move`, of as many elements as the result, with other axes. */
+/* How an operand in front of `move` fits, which has as many elements as the result, and other
+ * axes. */
 static enum fit fit_of(const struct sink *sink, const struct ul_node *move, ul_value_id operand)
 {
     const struct ul_type *result = type_of(sink, move->outputs[0]);
@@ -92,7 +93,7 @@ static enum fit fit_of(const struct sink *sink, const struct ul_node *move, ul_v
 }
 
 /* The node that alone reads what `move` makes and can be computed in front of it, or UL_NONE.
- * Random numbers go by coordinates and names. */
+ * Random numbers depend on coordinates and names, so they cannot. */
 static ul_node_id follower(const struct sink *sink, const struct ul_node *move)
 {
     const struct ul_graph *graph = sink->graph;
@@ -121,7 +122,7 @@ static ul_node_id follower(const struct sink *sink, const struct ul_node *move)
 
 /* ---- Changing places ---- */
 
-/* The value has a reader more. */
+/* The value has one more reader. */
 static ul_value_id read_again(struct sink *sink, ul_value_id value)
 {
     if (value < sink->known_count)
@@ -129,7 +130,7 @@ static ul_value_id read_again(struct sink *sink, ul_value_id value)
     return value;
 }
 
-/* The operand as it is in front of `move`, by a node where it was not yet. */
+/* The operand as it is in front of `move`; a new node makes it where there is none yet. */
 static ul_value_id reshaped(struct sink *sink, struct ul_build *build, ul_value_id operand,
                             const struct ul_node *move)
 {
@@ -150,8 +151,8 @@ static ul_value_id reshaped(struct sink *sink, struct ul_build *build, ul_value_
     return ul_build_reshape(build, operand, shape->rank, shape->dims);
 }
 
-/* A node like the reader, before it and in the shape that the movement `id` starts from; the reader
- * becomes the movement, whose node goes. */
+/* Makes a node like the reader, in front of it and in the shape that the movement `id` starts from;
+ * the reader becomes the movement, whose node goes. */
 static void change_places(struct sink *sink, ul_node_id id, ul_node_id reader)
 {
     struct ul_graph *graph = sink->graph;
@@ -202,7 +203,7 @@ static bool keeps_order(const struct sink *sink, const struct ul_node *node)
     return true;
 }
 
-/* Writes a Transpose behind what is computed, or behind the reshape of that, as one reshape. */
+/* Writes a Transpose after what is computed, or after the reshape of that, as one reshape. */
 static void as_reshape(struct sink *sink, ul_node_id id)
 {
     struct ul_graph *graph = sink->graph;
@@ -223,7 +224,7 @@ static void as_reshape(struct sink *sink, ul_node_id id)
     ul_node_become(graph, id, UL_OP_Reshape, inputs, 2);
 }
 
-/* A reshape of a reshape that nothing else reads is one of what that reads. */
+/* A reshape of a reshape that nothing else reads becomes one reshape. */
 static void join_reshapes(struct sink *sink, ul_node_id id)
 {
     struct ul_graph *graph = sink->graph;

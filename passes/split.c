@@ -22,8 +22,7 @@ static enum ul_status fail(struct ul_pass *pass, const char *text)
                        ul_quote(pass->scratch, text));
 }
 
-/* Names may hold dots: of all the places where the two could be told apart the first will do at
- * which both are known. */
+/* Names may hold dots: the two are told apart at the first place that gives two known names. */
 static bool find_ends(struct ul_pass *pass, const char *names, struct ul_split *split)
 {
     char *copy = ul_arena_copy_string(pass->scratch, names);
@@ -38,7 +37,7 @@ static bool find_ends(struct ul_pass *pass, const char *names, struct ul_split *
     return false;
 }
 
-/* From the end, since names may hold colons. */
+/* Reads from the end, since names may hold colons. */
 static enum ul_status read_split(struct ul_pass *pass, const char *text, struct ul_split *split)
 {
     *split = (struct ul_split){.text = text};

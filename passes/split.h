@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Partial execution: what passes/split*.c share. For these files alone.
  *
- * A chain is what lies on the ways from one step to another; a step is a node or a group of nodes
+ * A chain is what lies on the paths from one step to another; a step is a node or a group of nodes
  * that one kernel computes. Its results are split along one axis into pieces, and the chain is
  * copied once for each piece:
  *
@@ -23,8 +23,8 @@ struct ul_split {
     ul_node_id first, last;
     const char *axis; /* "batch", "rows" or a number */
     int64_t piece_count;
-    bool defines; /* every program has these pieces: no bits of a whole are to be met, and results
-                     may overwrite what is donated to them */
+    bool defines; /* every program has these pieces: they need not have the bits of a whole, and
+                     results may overwrite what is donated to them */
 };
 
 /* The chain: whole steps, in one block. */
@@ -48,12 +48,12 @@ uint32_t ul_split_last_group(const struct ul_graph *graph);
  * step does, and all that the rest of the step needs of it. UL_NONE: there is none. */
 uint32_t ul_split_find_neck(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,
                             uint32_t end);
-/* Chains may end at a neck, or begin behind one: there the step becomes two. */
+/* Chains may end at a neck, or begin after one: there the step becomes two. */
 void ul_split_cut_ends(struct ul_graph *graph, const struct ul_split *split);
 /* The chain without its axis. */
 enum ul_status ul_split_find_chain(struct ul_pass *pass, const struct ul_split *split,
                                    struct ul_split_chain *chain) UL_MUST_CHECK;
-/* Reads the split's axis and compares the number of pieces with what lies along it. */
+/* Reads the split's axis and compares the number of pieces with the extent along it. */
 enum ul_status ul_split_set_axis(struct ul_pass *pass, struct ul_split_chain *chain) UL_MUST_CHECK;
 
 /* split_needed.c */

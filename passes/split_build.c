@@ -3,7 +3,7 @@
  * results lie in their place of the whole results; then a Concat that only says so.
  *
  * Groups stay what they are, each piece having its own, so that a piece's kernel computes an
- * element by the very expression that the whole kernel has. A copied node names the one that it
+ * element by exactly the expression that the whole kernel has. A copied node names the one that it
  * was copied from ("ul_piece_of") and which slice of it it is ("ul_piece_at": axis of the result
  * and first element): the program compares how both form their sums. */
 #include "ir/infer.h"
@@ -22,10 +22,10 @@ struct build {
     struct ul_graph *graph;
     const struct ul_split_chain *chain;
     const bool *is_view;  /* per node of the chain: it needed no kernel */
-    struct ul_build here; /* behind the chain's last node */
+    struct ul_build here; /* after the chain's last node */
     struct ul_split_needed needed;
     int64_t piece;
-    ul_value_id *copies; /* per value of the graph before: its copy of this piece, or UL_NONE */
+    ul_value_id *copies; /* per value of the graph before: its copy in this piece, or UL_NONE */
     struct slice *slices;
     uint32_t slice_count, slice_capacity;
     /* Nodes of this piece, and which of the chain they are copies of (UL_NONE: a slice). */
@@ -33,7 +33,7 @@ struct build {
     uint32_t node_count, node_capacity, origin_capacity;
     ul_value_id *results; /* per output of the chain and piece */
     uint32_t piece_count;
-    uint32_t group, group_from; /* the last group made, and of what */
+    uint32_t group, group_from; /* the last group made, and the group that it is a copy of */
     uint32_t value_count;       /* of the graph before */
 };
 
@@ -55,7 +55,7 @@ static void note_node(struct build *build, ul_node_id node, ul_node_id origin)
 
 /* ---- Views ---- */
 
-/* Elements [begin, ..) along the axis of what lies at `view`. */
+/* Moves the view to elements [begin, ..) along the axis. */
 static void move_view(uint32_t element_bytes, uint32_t axis, int64_t begin, struct ul_view *view)
 {
     UL_ASSERT(begin >= 0);
@@ -105,8 +105,8 @@ static void place_operands(const struct build *build, ul_node_id id, ul_node_id 
     }
 }
 
-/* All nodes of the piece are there: Concats take their operands in, the last first, and then what
- * only views follows. */
+/* All nodes of the piece are there: Concats take in their operands, the last Concat first, and then
+ * come the values that only views follow. */
 static void lay_out(const struct build *build)
 {
     for (uint32_t n = build->node_count; n-- > 0;) {
@@ -135,7 +135,7 @@ static ul_value_id add_constant(struct build *build, const struct ul_tensor *ten
     return value;
 }
 
-/* A constant of equal elements has no bytes to be viewed: a smaller one takes its place. */
+/* A constant of equal elements has no bytes that could be viewed: a smaller one takes its place. */
 static ul_value_id cut_splat(struct build *build, ul_value_id value, const struct ul_slice *slice)
 {
     const struct ul_tensor *tensor = build->graph->values[value].tensor;
@@ -169,8 +169,8 @@ static ul_value_id add_slice(struct build *build, ul_value_id value, const struc
     return made;
 }
 
-/* The value that stands for `slice` of `value`, a value of the chain's copy or from outside, in
- * this piece. `slice` counts from the value's own first element. */
+/* The value in this piece that stands for `slice` of `value`, which the chain's copy or something
+ * outside makes. `slice` counts from the value's own first element. */
 static ul_value_id slice_of(struct build *build, ul_value_id value, const struct ul_slice *slice)
 {
     const struct ul_type *type = &build->graph->values[value].type;
@@ -190,7 +190,7 @@ static ul_value_id slice_of(struct build *build, ul_value_id value, const struct
     return made;
 }
 
-/* What stands for input `input` of a node of the chain, of which the piece takes `slice`. */
+/* What stands for input `input` of a node of the chain where the piece takes `slice` of it. */
 static ul_value_id input_of(struct build *build, ul_node_id node, uint32_t input,
                             const struct ul_split_rule *rule)
 {
@@ -220,7 +220,7 @@ static uint32_t group_of(struct build *build, uint32_t from)
     return build->group;
 }
 
-/* Types follow from the rules; that they are the slices expected is the rows' promise. */
+/* Types follow from the rules; the rows promise that they are those of the expected slices. */
 static enum ul_status infer_copy(struct build *build, ul_node_id id, ul_node_id origin)
 {
     struct ul_graph *graph = build->graph;
@@ -282,7 +282,7 @@ static bool is_of_step(const struct ul_graph *graph, ul_value_id value, const ul
     return false;
 }
 
-/* An input that the step itself makes: nothing can stand between, so all of it must be taken. */
+/* An input that the step itself makes: nothing can come between, so all of it must be taken. */
 static enum ul_status read_of_step(struct build *build, ul_node_id node, uint32_t input,
                                    const struct ul_split_rule *rule, ul_value_id *made)
 {
@@ -299,7 +299,7 @@ static enum ul_status read_of_step(struct build *build, ul_node_id node, uint32_
                        ul_node_describe(build->graph, node, scratch));
 }
 
-/* One step: slices first, since nothing may stand between the nodes of a group. */
+/* Copies one step: slices come first, since nothing may come between the nodes of a group. */
 static enum ul_status copy_step(struct build *build, const ul_node_id *nodes, uint32_t count)
 {
     struct ul_graph *graph = build->graph;
@@ -351,7 +351,7 @@ static enum ul_status build_piece(struct build *build, int64_t begin, int64_t en
     return UL_OK;
 }
 
-/* The whole result, which keeps its id, from its pieces. */
+/* Makes the whole result, which keeps its id, from its pieces. */
 static void join(struct build *build, uint32_t output)
 {
     struct ul_graph *graph = build->graph;
@@ -359,7 +359,7 @@ static void join(struct build *build, uint32_t output)
     build->here.name = graph->values[whole].name;
     ul_value_id fresh = ul_build_concat(&build->here, &build->results[output * build->piece_count],
                                         build->piece_count, build->chain->axis, NULL);
-    ul_graph_exchange(graph, whole, fresh); /* the node that goes takes the fresh one with it */
+    ul_graph_exchange(graph, whole, fresh); /* the fresh one goes with the node */
     UL_ASSERT(ul_node_is_view(graph, graph->values[whole].producer));
 }
 
@@ -372,7 +372,7 @@ enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain 
                           .graph = graph,
                           .chain = chain,
                           .here = ul_build_after(graph, chain->nodes[chain->node_count - 1])};
-    /* All pieces but the last are of one size, and so have their kernels in common. */
+    /* All pieces but the last have one size, and so share their kernels. */
     build.piece_count = (uint32_t)((chain->extent + size - 1) / size);
     build.value_count = chain->value_count;
     ul_split_needed_init(pass, chain, &build.needed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chain of a split: which steps lie on the ways from its first to its last, whether they can be
- * copied, and what of theirs is needed outside. */
+/* The chain of a split: which steps lie on the paths from its first to its last, whether they can
+ * be copied, and which of their results are needed outside. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/maps.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Calls for what a node or anything nested in it reads: whether one of the values is marked, or,
+/* Visits what a node or anything nested in it reads: says whether one of the values is marked, or,
  * with `mark`, marks them all. */
 static bool visit_reads(const struct ul_graph *graph, ul_node_id id, bool *marks, bool mark)
 {
@@ -46,8 +46,8 @@ static bool visit_outputs(const struct ul_graph *graph, ul_node_id id, bool *mar
 
 /* ---- necks ---- */
 
-/* Per node of the block from `from` to the end of the step: reads nothing of the step that comes
- * before but what node `from - 1` makes. */
+/* Per node of the block from `from` to the end of the step: of what the step made before, it reads
+ * only what node `from - 1` makes. */
 static bool reads_neck_alone(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,
                              uint32_t from, uint32_t end)
 {
@@ -65,8 +65,8 @@ static bool reads_neck_alone(const struct ul_graph *graph, const ul_node_id *nod
     return true;
 }
 
-/* Nodes of the block from `from` to the end of the step form products of the value, or do not read
- * it. */
+/* The nodes of the block from `from` to the end of the step form products of the value, or do not
+ * read it. */
 static bool is_multiplied(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t from,
                           uint32_t end, ul_value_id value)
 {
@@ -81,7 +81,7 @@ static bool is_multiplied(const struct ul_graph *graph, const ul_node_id *nodes,
     return true;
 }
 
-/* What is stored there has the bits that the whole step computes with. */
+/* The bits that would be stored there are those that the whole step computes with. */
 static bool is_neck(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,
                     uint32_t n, uint32_t end)
 {
@@ -130,8 +130,8 @@ static uint32_t find_step(const struct ul_graph *graph, const struct ul_block *b
     return 0;
 }
 
-/* What comes behind the neck of a step becomes a step of its own, where the neck is `last`, or
- * stands before `first`. */
+/* What comes after the neck of a step becomes a step of its own, where the neck is `last`, or comes
+ * before `first`. */
 static void cut_step(struct ul_graph *graph, ul_node_id node, bool is_first)
 {
     const struct ul_block *block = &graph->blocks[graph->nodes[node].parent];
@@ -154,7 +154,7 @@ void ul_split_cut_ends(struct ul_graph *graph, const struct ul_split *split)
 
 /* ---- the chain ---- */
 
-/* Steps that need the first one, itself included. */
+/* Marks the steps that need the first one, itself included. */
 static void mark_forward(struct ul_pass *pass, struct ul_split_chain *chain)
 {
     const struct ul_graph *graph = pass->graph;
@@ -173,7 +173,7 @@ static void mark_forward(struct ul_pass *pass, struct ul_split_chain *chain)
     }
 }
 
-/* Leaves of them those that the last one needs, itself included. */
+/* Keeps only the marks of those that the last one needs, itself included. */
 static void keep_backward(struct ul_pass *pass, struct ul_split_chain *chain)
 {
     const struct ul_graph *graph = pass->graph;

@@ -46,7 +46,7 @@ static bool is_inside(const struct ul_graph *graph, const struct ul_split_chain 
            chain->inside[graph->values[value].producer];
 }
 
-/* The outputs of a node are computed together: all get the slice of the widest. */
+/* The outputs of a node are computed together: all get the slice of the widest one. */
 static bool join_outputs(const struct ul_graph *graph, const struct ul_node *node,
                          struct ul_slice *needed)
 {
@@ -65,8 +65,8 @@ static bool join_outputs(const struct ul_graph *graph, const struct ul_node *nod
     return true;
 }
 
-/* What can only be made in blocks is: readers take a slice of it. The chain's results are to be as
- * they were asked for. */
+/* What can only be made in blocks is made in blocks: readers take a slice of it. The chain's
+ * results must be as they were asked for. */
 static bool widen_outputs(struct ul_split_needed *needed, const struct ul_node *node,
                           const struct ul_split_rule *rule)
 {

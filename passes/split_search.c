@@ -3,7 +3,7 @@
  *
  * Problem: which chains to split, along which axis, into how many pieces. Method: while the largest
  * live sum is above the target, the step at which it occurs needs a split. Every chain from one of
- * the steps before it to one of those behind it, along every axis but the last, into ever more
+ * the steps before it to one of those after it, along every axis but the last, into ever more
  * pieces until that suffices, is built on a copy of the graph and measured: the sums at its pieces
  * must keep the target, those elsewhere must not grow. The one that costs least is taken:
  *
@@ -27,12 +27,12 @@ enum {
     MAX_PIECES = 64, /* of one split */
     MAX_SPLITS = 512
 };
-/* Nodes of graphs that are copied or walked over, and nodes that are built, by one search. */
+/* How many nodes one search may build, and how many nodes of graphs it may copy or walk over. */
 #define MAX_VISITS ((uint64_t)40 * 1000 * 1000)
 
 /* A split seen from the step at the peak. */
 struct choice {
-    uint32_t before, behind; /* steps with a kernel */
+    uint32_t before, behind; /* how many steps with a kernel */
     uint32_t axis;
     int64_t piece_count;
     uint64_t extra_cost;
@@ -60,7 +60,8 @@ struct state {
     struct ul_graph graph;
     uint64_t target_bytes, live_bytes;
     uint32_t first_count, last_count;
-    ul_node_id firsts[MAX_SIDE + 1], lasts[MAX_SIDE + 1];   /* steps around the peak, it first */
+    ul_node_id firsts[MAX_SIDE + 1], lasts[MAX_SIDE + 1];   /* steps around the peak, beginning
+                                                               with it */
     bool cuts_first[MAX_SIDE + 1], cuts_last[MAX_SIDE + 1]; /* the end lies within a step */
     const char **texts;
     uint32_t *begins; /* per text: the first node that it made */
@@ -71,7 +72,7 @@ struct state {
 struct account {
     struct ul_steps steps;
     const struct ul_live *live;
-    uint32_t peak; /* step */
+    uint32_t peak; /* the step */
     uint64_t peak_bytes;
 };
 
@@ -90,7 +91,7 @@ static struct account find_account(const struct ul_split_search *search,
 /* ---- One split on a copy ---- */
 
 /* What the pieces, which are the nodes from `first` on, cost more than the steps that they replace;
- * a piece costs its share and a step more. */
+ * a piece costs its share and one more step. */
 static uint64_t extra_cost(const struct ul_split_search *search, const struct ul_graph *graph,
                            const struct ul_graph *before)
 {
@@ -139,7 +140,8 @@ static const char *choice_text(const struct state *state, const struct choice *c
                            (long long)choice->piece_count);
 }
 
-/* Pieces that a target has nothing for are as good as too large: of another size it may have. */
+/* Pieces that the target cannot compute count as too large: it may be able to compute those of
+ * another size. */
 static bool may_split(struct state *state, const struct ul_graph *graph)
 {
     const struct ul_split_facts *facts = state->search->facts;
@@ -149,7 +151,7 @@ static bool may_split(struct state *state, const struct ul_graph *graph)
 
 enum verdict { IMPOSSIBLE, TOO_LARGE, GOOD };
 
-/* What costs `max_cost` or more is not looked at further. */
+/* Does not look further at what costs `max_cost` or more. */
 static enum verdict measure(struct state *state, struct choice *choice, uint64_t max_cost)
 {
     const char *text = choice_text(state, choice, &state->scratch);
@@ -185,7 +187,7 @@ static bool has_kernel(const struct ul_graph *graph, const ul_node_id *nodes, ui
     return false;
 }
 
-/* The latest ends of chains before the peak, as they come up. */
+/* The latest ends of chains before the peak, as they are met. */
 struct ring {
     ul_node_id nodes[MAX_SIDE + 1];
     bool cuts[MAX_SIDE + 1];
@@ -247,7 +249,7 @@ static bool find_steps(struct state *state, ul_node_id node)
     return passed;
 }
 
-/* What the steps around the peak and the target look like. */
+/* A hash of what the steps around the peak look like, and of the target. */
 static uint64_t key_of(const struct state *state)
 {
     uint64_t key = 14695981039346656037u ^ state->target_bytes;
@@ -263,7 +265,7 @@ static uint64_t key_of(const struct state *state)
     return key;
 }
 
-/* Ever more pieces, until they are small enough or cost more than what is known. */
+/* Tries ever more pieces, until they are small enough or cost more than what is known. */
 static void try_axis(struct state *state, struct choice choice, int64_t extent, struct choice *best)
 {
     for (choice.piece_count = 2; choice.piece_count <= extent && choice.piece_count <= MAX_PIECES;
@@ -276,7 +278,7 @@ static void try_axis(struct state *state, struct choice choice, int64_t extent, 
             return;
         if (verdict == GOOD) {
             *best = choice;
-            /* Fewer, if they do: less is computed twice. */
+            /* Fewer pieces, if they will do: less is computed twice. */
             choice.piece_count -= choice.piece_count / 4;
             if (best->piece_count >= 4 && measure(state, &choice, best->extra_cost) == GOOD &&
                 choice.extra_cost < best->extra_cost)
@@ -287,7 +289,7 @@ static void try_axis(struct state *state, struct choice choice, int64_t extent, 
     }
 }
 
-/* Bytes that are there whole while the pieces run: what the chain reads and what it makes. */
+/* The bytes that exist whole while the pieces run: what the chain reads and what it makes. */
 static uint64_t ends_bytes(const struct ul_graph *graph, const struct ul_split_chain *chain,
                            struct ul_arena *scratch)
 {
@@ -372,7 +374,7 @@ static struct choice find_choice(struct state *state, ul_node_id node)
 
 /* ---- From peak to peak ---- */
 
-/* False: it cannot be built any more. */
+/* Builds the split; false: it cannot be built any more. */
 static bool apply(struct state *state, const char *text)
 {
     struct ul_passes_options options = {.splits = &text, .split_count = 1};
@@ -403,8 +405,8 @@ static bool is_near(const struct state *state, uint32_t split, uint32_t side)
     return false;
 }
 
-/* Where nothing helps because of splits nearby, they make room for one that serves for both. False:
- * there are none. */
+/* Where nothing helps because of splits nearby, drops those in favour of one that serves both.
+ * False: there are none. */
 static bool drop_near(struct state *state, uint32_t side)
 {
     const char **texts = UL_NEW_ARRAY(state->search->arena, const char *, MAX_SPLITS);
@@ -428,7 +430,7 @@ static bool drop_near(struct state *state, uint32_t side)
     return true;
 }
 
-/* The node at the peak, which is noted; UL_NONE where the target is reached. */
+/* The node at the peak, which is noted; UL_NONE once the target is reached. */
 static ul_node_id find_peak(struct state *state)
 {
     struct account account = find_account(state->search, &state->graph, &state->scratch);
@@ -443,7 +445,7 @@ static ul_node_id find_peak(struct state *state)
     return node;
 }
 
-/* One split more that brings the sum at `node` to the target. */
+/* Adds one split that brings the sum at `node` to the target. */
 static bool fix_peak(struct state *state, ul_node_id node)
 {
     if (node >= state->search->whole->node_count || state->text_count == MAX_SPLITS)
@@ -452,7 +454,7 @@ static bool fix_peak(struct state *state, ul_node_id node)
     for (uint32_t side = 1; choice.piece_count == 0 && side <= MAX_SIDE; side *= 2) {
         if (!drop_near(state, side))
             continue;
-        (void)find_peak(state); /* for the largest sum; the one at `node` is to fall first */
+        (void)find_peak(state); /* for the largest sum; the one at `node` has to fall first */
         choice = find_choice(state, node);
     }
     return choice.piece_count > 0 &&

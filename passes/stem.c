@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A channel of zeros for images of three that a program rounds to 16 bits.
  *
- * Problem: channels of an image lie side by side, three of 16 bits, of which no two pixels begin at
- * a multiple of a word: a convolution on tensor cores reads them one by one. Method: a fourth is
- * added, and its weights are zeros; what makes the image's 16 bits writes it along.
+ * Problem: the channels of an image lie side by side, three of 16 bits, so that only every other
+ * pixel begins at a multiple of a word: a convolution on tensor cores reads them one by one.
+ * Method: a fourth channel is added, and its weights are zeros; the step that makes the image's 16
+ * bits writes it as well.
  *
  *      Conv(x [n 3 h w], w [k 3 r s])   ->   Conv(Pad(x) [n 4 h w], w' [k 4 r s])
  *
@@ -16,7 +17,7 @@
 
 enum { CHANNELS = 3, WORD = 4 };
 
-/* An input of the model in f32, of which a step makes 16 bits. */
+/* An input of the model in f32, which a step rounds to 16 bits. */
 static bool is_rounded(const struct ul_pass *pass, ul_value_id id)
 {
     const struct ul_value *value = &pass->graph->values[id];
@@ -40,7 +41,7 @@ static bool is_stem(const struct ul_pass *pass, const struct ul_node *node)
     return width > 1 && (width % WORD != 0 || stride % WORD != 0);
 }
 
-/* The weight with a further channel of zeros. */
+/* The weight with one more channel, of zeros. */
 static const struct ul_tensor *widen(const struct ul_pass *pass, const struct ul_tensor *tensor)
 {
     struct ul_type type = tensor->type;

@@ -54,7 +54,7 @@ static void add_base(struct ul_steps *steps, struct ul_step_ids *list, ul_value_
     list->ids[list->count++] = id;
 }
 
-/* Inside a group, what only the group uses has no bytes. */
+/* What only the group uses has no bytes inside of it. */
 static void find_touches(struct ul_steps *steps, const ul_node_id *nodes, uint32_t count)
 {
     steps->reads.count = steps->writes.count = 0;
@@ -76,7 +76,7 @@ static void find_touches(struct ul_steps *steps, const ul_node_id *nodes, uint32
 
 /* ---- What may be taken over: of kernels that exist ---- */
 
-/* The value that the facts speak of: itself, or what it is a piece of. */
+/* The value that the facts are about: itself, or the value that it is a piece of. */
 static ul_value_id origin_of(const struct ul_steps *steps, ul_value_id id)
 {
     const struct ul_graph *whole = steps->facts->graph;
@@ -106,8 +106,8 @@ static bool is_known(const struct ul_steps *steps, ul_value_id base, ul_value_id
 
 /* ---- Steps without a kernel ---- */
 
-/* Which nodes compute an element where it is stored: those that read at its index, and are read by
- * such nodes alone. */
+/* Marks the nodes that compute an element where it is stored: those that read at its index, and
+ * that only such nodes read. */
 static bool find_at_store(struct ul_steps *steps, const ul_node_id *nodes, uint32_t count)
 {
     const uint32_t pointwise = UL_OP_ELEMENTWISE | UL_OP_POINTWISE;
@@ -173,7 +173,7 @@ static bool is_read_at_store(const struct ul_steps *steps, const ul_node_id *nod
 
 /* ---- Options ---- */
 
-/* What `output` may take over of what the nodes read. */
+/* Adds what `output` may take over among what the nodes read. */
 static void add_options(struct ul_steps *steps, const ul_node_id *nodes, uint32_t count,
                         ul_value_id output)
 {

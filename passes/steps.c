@@ -2,8 +2,8 @@
 /* A graph as steps of the planner's.
  *
  * Problem: passes decide by bytes before there is a program. Method: the graph is walked as
- * codegen/program/program.c walks it, and each step says what it touches; what is live when is the
- * planner's affair. Loops are regions between the copies over their edges:
+ * codegen/program/program.c walks it, and each step says what it touches; the planner finds what is
+ * live when. Loops are regions between the copies over their edges:
  *
  *     outer           loop                                    outer
  *     carried values  slices -> body -> carried values,  ->   results
@@ -48,7 +48,7 @@ static uint32_t add_region(struct ul_steps *steps, enum ul_plan_region_kind kind
     return steps->region_count++;
 }
 
-/* The step of these nodes; what it touches is copied. */
+/* Adds the step of these nodes; what it touches is copied. */
 static void add_substep(struct ul_steps *steps, const ul_node_id *nodes, uint32_t count,
                         uint32_t region, const struct ul_plan_substep *substep,
                         const struct ul_graph_step *step)
@@ -87,7 +87,8 @@ static void add_step(struct ul_steps *steps, const ul_node_id *nodes, uint32_t c
     add_substep(steps, nodes, count, region, &substep, &step);
 }
 
-/* A step that copies values over a block's edge, or tests them; the last one of a node is its. */
+/* Adds a step that copies values over a block's edge, or tests them; the node's step is the last
+ * one of these. */
 static void add_edge(struct ul_steps *steps, ul_node_id node, uint32_t region,
                      const ul_value_id *from, uint32_t from_count, const ul_value_id *to,
                      uint32_t to_count)
@@ -120,7 +121,7 @@ static void add_loop(struct ul_steps *steps, ul_node_id id, uint32_t region)
     const struct ul_block *body = &steps->graph->blocks[node->blocks[0]];
     uint32_t first = node->op == UL_OP_Loop ? 2 : 0;
     uint32_t slices = (uint32_t)ul_node_get_int(node, "num_scan_inputs", 0);
-    uint32_t carried = node->input_count - slices; /* end of these, among inputs and arguments */
+    uint32_t carried = node->input_count - slices; /* where they end, among inputs and arguments */
     uint32_t results = carried - first < node->output_count ? carried - first : node->output_count;
     UL_ASSERT(first <= carried && carried <= body->input_count);
     add_edge(steps, id, region, node->inputs, carried, body->inputs, carried);

@@ -5,8 +5,8 @@
  * A step is a node that needs a kernel, or a group of nodes, which one kernel computes; nested
  * blocks are regions, with steps for what moves values over their edges. A value is a base;
  * weights, which are there whatever a pass does, are left out, and so is what never leaves its
- * group. What may be taken over is known of kernels that exist (struct ul_step_facts); of others,
- * an elementwise node may store on an operand that the step reads only where it stores.
+ * group. For kernels that exist it is known what may be taken over (struct ul_step_facts);
+ * elsewhere an elementwise node may store on an operand that the step reads only where it stores.
  * Ownership: all lives in the arena; the graph is borrowed. */
 #ifndef UL_PASSES_STEPS_H
 #define UL_PASSES_STEPS_H
@@ -63,7 +63,8 @@ uint32_t ul_steps_end(const struct ul_graph *graph, const ul_node_id *nodes, uin
                       uint32_t begin);
 /* steps.c */
 
-/* The steps of a graph with views: every one that is no group yet, or of the groups that it has. */
+/* Finds the steps of a graph with views: groups as the graph has them, or each node by itself where
+ * there are none yet. */
 void ul_steps_init(struct ul_steps *steps, const struct ul_graph *graph,
                    const struct ul_step_facts *facts, const struct ul_passes_options *target,
                    struct ul_arena *arena);
@@ -75,8 +76,8 @@ uint64_t ul_steps_touched_bytes(const struct ul_steps *steps, uint32_t step);
 /* The account of all steps as they are. */
 struct ul_live *ul_steps_live(const struct ul_steps *steps);
 /* Finds the account of all steps, the largest live sum and the bytes that the neediest step
- * touches, both among steps that are not left out. The first is the peak of a plan that keeps the
- * forward pass, the second that of a plan that keeps almost nothing. */
+ * touches, both among steps that are not left out. The former is the peak of a plan that keeps the
+ * forward pass, the latter that of a plan that keeps almost nothing. */
 struct ul_step_peaks ul_steps_find_peaks(const struct ul_steps *steps, const bool *is_left_out);
 /* The largest live sum of a graph. */
 uint64_t ul_steps_peak_bytes(const struct ul_graph *graph, struct ul_arena *scratch);
@@ -85,8 +86,8 @@ uint64_t ul_steps_peak_bytes(const struct ul_graph *graph, struct ul_arena *scra
 
 /* The planner's value of a base, made at its first use; UL_NONE: a weight. */
 uint32_t ul_steps_value(struct ul_steps *steps, ul_value_id base);
-/* What nodes of one block touch that are one step, by steps->escapes; and what a copy of values
- * touches. They lie in `steps` until the next call. */
+/* What several nodes of one block touch that are one step, by steps->escapes; and what a copy of
+ * values touches. The answers lie in `steps` until the next call. */
 struct ul_plan_substep ul_steps_touch(struct ul_steps *steps, const ul_node_id *nodes,
                                       uint32_t count);
 struct ul_plan_substep ul_steps_copy(struct ul_steps *steps, const ul_value_id *from,

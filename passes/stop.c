@@ -3,18 +3,18 @@
  *
  *      y = f(x)          y = f(StopGradient(x))
  *
- * Problem: a file need not say where detach() and an embedding's padding_idx were; what learns by
- * it is another network. Method: in front of each reader that is named, of each value that is
- * named, a ullage::StopGradient is put, which hands the value on and no gradient back (a model may
- * have such nodes itself). It is an Identity behind pass gradient. A Gather of a table that has a
- * padding index is told so by an attribute, which its gradient rule reads: as in torch, what else
- * reads the table (a tied product) gives the row its share. */
+ * Problem: a file need not say where detach() and an embedding's padding_idx were; without these,
+ * another network is trained. Method: a ullage::StopGradient is put in front of each reader that is
+ * named, of each value that is named; it hands the value on and no gradient back (a model may have
+ * such nodes itself). After pass gradient it is an Identity. A Gather of a table that has a padding
+ * index is told so by an attribute, which its gradient rule reads: as in torch, other readers of
+ * the table (a tied product) give the row its share. */
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>
 
-/* VALUE, or VALUE@NODE: patterns both. */
+/* VALUE, or VALUE@NODE; both are patterns. */
 struct stop {
     const char *option, *value, *node; /* node NULL: every reader */
 };
@@ -28,7 +28,7 @@ static bool has_value(const struct ul_graph *graph, const char *pattern)
     return false;
 }
 
-/* A name may have an @ itself. */
+/* A name may contain an @ itself. */
 static struct stop read_stop(const struct ul_pass *pass, const char *option)
 {
     struct stop stop = {.option = option, .value = option};

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles: a large parameter is updated while its gradient is formed, a part of its rows after the
+/* Tiles: a large parameter is updated while its gradient is formed, one part of its rows after the
  * other, so that the gradient never exists whole.
  *
  *      dw = a^T b                      dw1 = (a^T)[0:r] b;   update rows 0 to r - 1 of w, m, v
  *      w, m, v = update(dw)            dw2 = (a^T)[r:2r] b;  update the next r
  *
- * Problem: where little of the forward pass is kept, the largest gradient, and what the call that
- * forms it needs beside it, stand at the peak. Method: products whose result one update alone reads
- * are computed in pieces with it (split.h), each as large as a part of the largest. A gradient that
+ * Problem: where little of the forward pass is kept, the largest gradient is at the peak, with what
+ * the call that forms it needs beside it. Method: products whose result one update alone reads are
+ * computed in pieces with it (split.h), each as large as a part of the largest. A gradient that
  * lies far below the peak stays whole, since each tile costs a product of few rows and, on a
  * device, launches. The graph and the target alone decide which gradients are cut and into how many
  * tiles, so that sums are formed in the same order under every budget. A product that adds its
- * gradient to the sum over the runs of a step stays whole, since no gradient lies in memory.
- * Left undone: gradients that several products add up to (tied weights), or that wait for the norm
- * of all. */
+ * gradient to the sum over the runs of a step stays whole, since no gradient lies in memory. Left
+ * undone: gradients that several products add up to (tied weights), or that wait for the norm of
+ * all. */
 #include "passes/tiles.h"
 #include "ir/op.h"
 #include "ir/view.h"
@@ -21,9 +21,9 @@
 #include "passes/steps.h"
 
 enum {
-    MAX_WAY = 4,   /* nodes from the update to the product, which is the last */
+    MAX_WAY = 4,   /* nodes from the update to the product, which is the last one */
     MIN_ROWS = 64, /* of a tile: each has the product's other operand packed anew */
-    /* A part of the largest live sum stays free beside a whole gradient, and a part of what the
+    /* Beside a whole gradient a part of the largest live sum stays free, and a part of what the
      * neediest step touches. These parts are larger where a tile costs no launch. */
     PEAK_PART = 2,
     LAUNCHED_PEAK_PART = 8,
@@ -42,10 +42,10 @@ struct tiles {
     struct site *sites;
     uint32_t count, capacity;
     struct ul_steps steps;      /* before any cut; persistent values have no bytes */
-    struct ul_step_peaks peaks; /* of steps that are of no site */
+    struct ul_step_peaks peaks; /* of steps that belong to no site */
 };
 
-/* The largest of what the node reads that a node makes, or UL_NONE. */
+/* The largest of the node's inputs that a node makes, or UL_NONE. */
 static ul_value_id largest_made(const struct ul_graph *graph, const struct ul_node *node)
 {
     ul_value_id largest = UL_NONE;
@@ -112,7 +112,7 @@ static void find_sites(struct tiles *tiles)
     }
 }
 
-/* Where something else adds to the gradient, what the product reads would have to stay until that
+/* Where something else adds to the gradient, the product's operands would have to stay until that
  * is there. */
 static bool is_sum(const struct tiles *tiles, const struct ul_split_chain *chain,
                    const struct site *site)
@@ -136,8 +136,8 @@ static bool is_sum(const struct tiles *tiles, const struct ul_split_chain *chain
     return false;
 }
 
-/* Whether a node from the product to the update overwrites what one of the chain reads before the
- * update: the parts stand where the update does, behind it. */
+/* Whether a node from the product to the update overwrites what a node of the chain reads before
+ * the update: the parts come where the update does, after it. */
 static bool is_overwritten(const struct tiles *tiles, const struct ul_split_chain *chain,
                            const struct site *site)
 {
@@ -161,8 +161,8 @@ static bool is_overwritten(const struct tiles *tiles, const struct ul_split_chai
     return false;
 }
 
-/* The chain from `split->first` on; false where the rows' own rules do not allow it. `rule`: what a
- * part takes of the product's operands. */
+/* Finds the chain from `split->first` on; false where the rows' own rules do not allow it. `rule`:
+ * what a part takes of the product's operands. */
 static bool find_chain(const struct tiles *tiles, const struct ul_split *split,
                        const struct site *site, struct ul_split_chain *chain,
                        struct ul_split_rule *rule)
@@ -180,7 +180,7 @@ static bool find_chain(const struct tiles *tiles, const struct ul_split *split,
            ul_split_apply_rule(pass.graph, &needed, site->product, pass.scratch, rule);
 }
 
-/* Tiles of at least so many bytes and rows. */
+/* How many tiles there are, of at least so many bytes and rows. */
 static int64_t count_pieces(const struct ul_graph *graph, const struct site *site,
                             uint64_t tile_bytes)
 {

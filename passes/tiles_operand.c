@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tiles of a gradient read, where it is light work of the forward pass: made by each tile for
- * itself.
+/* Operands of tiles that are light work of the forward pass: each tile makes its own.
  *
  *      h = a w1;  y = Gelu(h);  z = y w2           y' = Gelu(h), behind the forward pass
  *      dw2 = y^T dz                                dw2 = y'^T dz
  *
  * Problem: y is read forwards and, much later, by the gradient alone; h is kept for the gradient of
- * Gelu anyway. Method: the product gets a copy of the map of its own. With the product's the copy's
- * columns are cut too, so that of y' no more than a tile's part is ever there. Left undone: maps of
+ * Gelu anyway. Method: the product gets a copy of the map of its own. The copy's columns are cut
+ * with the product's, so that no more than a tile's part of y' ever exists. Left undone: maps of
  * several large values; maps that one kernel computes with others. */
 #include "ir/op.h"
 #include "ir/view.h"
@@ -15,10 +14,11 @@
 
 enum {
     MAX_VIEWS = 4, /* between the map's result and the product */
-    SMALL = 16     /* an input is small that is so much smaller than the result */
+    SMALL = 16     /* an input is small if it is smaller than the result by that factor */
 };
 
-/* An operand of a product: the map that makes it, and views from there on, the last one first. */
+/* An operand of a product: the map that makes it, and the views from there on, the last one
+ * first. */
 struct operand {
     ul_node_id map, views[MAX_VIEWS];
     uint32_t view_count;
@@ -52,8 +52,8 @@ static bool find_map(const struct ul_graph *graph, ul_value_id value, struct ope
     return false;
 }
 
-/* Whether a node of the backward pass, other than `but`, reads the value at `from` in the block or
- * behind it. */
+/* Whether a node of the backward pass other than `but`, from `from` on in the block, reads the
+ * value. */
 static bool is_read_backwards(const struct ul_graph *graph, ul_value_id value, uint32_t from,
                               ul_node_id but)
 {
@@ -67,7 +67,7 @@ static bool is_read_backwards(const struct ul_graph *graph, ul_value_id value, u
     return false;
 }
 
-/* All that the map reads is there at `place` anyway. */
+/* Whether all that the map reads is there at `place` anyway. */
 static bool is_kept(const struct ul_graph *graph, ul_node_id map, uint32_t place)
 {
     const struct ul_node *node = &graph->nodes[map];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transposed convolution whose windows do not overlap, as a matrix product.
  *
- * Problem: where the kernel is as large as the stride, each result hangs on one place of the input
- * alone, but as a convolution backwards it runs at a tenth of a product's speed. Method: with
+ * Problem: where the kernel is as large as the stride, each result depends on one place of the
+ * input alone, but a convolution backwards runs at a tenth of a product's speed. Method: with
  * channels innermost the results of row i of all windows are one product, and lie as the image
  * does, so that everything but the product is a view (kernel s by t, n images of h by w):
  *
@@ -11,9 +11,9 @@
  *      Add of the bias, what follows     -> the same
  *      Reshape, Transpose                -> [n, m, h s, w t]
  *
- * Elementwise nodes behind it whose other operands are constants of one element or one for each
- * channel move in front of the views, where they fuse with the product.
- * Left undone: other than two dimensions of space; padding; groups. */
+ * Elementwise nodes after it whose other operands are constants of one element or one for each
+ * channel move in front of the views, where they fuse with the product. Left undone: other than two
+ * dimensions of space; padding; groups. */
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 
@@ -23,12 +23,12 @@ struct rewrite {
     struct ul_pass *pass;
     struct ul_graph *graph;
     struct ul_followers followers;
-    /* the node in hand */
+    /* the current node */
     struct ul_build build;
     int64_t n, c, h, w, m, s, t; /* as above */
 };
 
-/* All of its numbers are `number`, or it is absent. */
+/* Whether all of its numbers are `number`, or the attribute is absent. */
 static bool all_are(const struct ul_node *node, const char *attribute, int64_t number)
 {
     uint32_t count;
@@ -63,7 +63,7 @@ static bool fits(struct rewrite *r, const struct ul_node *node)
     r->m = weight->type.dims[1];
     r->s = weight->type.dims[2];
     r->t = weight->type.dims[3];
-    /* Whatever else is said of padding, this leaves none. */
+    /* Whatever else is said about padding, this leaves none. */
     return strides[0] == r->s && strides[1] == r->t && y->dims[1] == r->m &&
            y->dims[2] == r->h * r->s && y->dims[3] == r->w * r->t;
 }
@@ -99,7 +99,7 @@ static ul_value_id turn_weight(struct rewrite *r, ul_value_id value)
     return add_constant(r, 3, dims, numbers);
 }
 
-/* One number for each channel, t times. */
+/* One number for each channel, repeated t times. */
 static ul_value_id repeat(void *context, ul_value_id value)
 {
     struct rewrite *r = context;

@@ -15,7 +15,7 @@ enum { MAX_ROUNDS = 256, MAX_NODES = 1 << 16 };
 
 struct cloner {
     struct ul_graph *graph;
-    ul_value_id *map; /* value of the body -> its copy, in this round */
+    ul_value_id *map; /* value of the body -> its copy in this round */
     uint32_t map_count;
     int64_t round;
 };
@@ -27,7 +27,7 @@ static ul_value_id mapped(const struct cloner *cloner, ul_value_id value)
 
 static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to);
 
-/* Each round of a loop draws its own random numbers, also in nested loops. An operator that draws
+/* Each round of a loop draws its own random numbers, in nested loops too. An operator that draws
  * besides its other work has a seed. */
 static void tell_round(const struct cloner *cloner, ul_node_id node)
 {
@@ -42,7 +42,7 @@ static void tell_round(const struct cloner *cloner, ul_node_id node)
         ul_node_set_int(graph, node, "ul_round", round);
 }
 
-/* A nested block of a copied node: arguments of its own, then the nodes. */
+/* Clones a nested block of a copied node: its own arguments, then the nodes. */
 static void clone_block(struct cloner *cloner, ul_block_id from, ul_node_id owner)
 {
     struct ul_graph *graph = cloner->graph;
@@ -96,7 +96,7 @@ static void cloner_init(struct cloner *cloner, const struct ul_pass *pass)
         cloner->map[v] = v;
 }
 
-/* The condition that the body hands on is the one that it was given, or a constant. */
+/* Whether the condition that the body hands on is the one that it was given, or a constant. */
 static bool runs_its_count(const struct ul_graph *graph, const struct ul_block *body)
 {
     ul_value_id condition = body->outputs[0];
@@ -226,7 +226,7 @@ bool ul_unroll_scan_is_possible(const struct ul_graph *graph, ul_node_id scan)
            (uint64_t)last->dims[0] * body->node_count <= MAX_NODES;
 }
 
-/* Where round r of list element `index` is: from the end where its direction is 1. */
+/* The place of list element `index` in round r: counted from the end where its direction is 1. */
 static int64_t scan_place(const struct ul_node *node, const char *directions, uint32_t index,
                           int64_t round, int64_t rounds)
 {

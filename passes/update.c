@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An optimizer's update of a parameter, in place: one node, where it is a map. */
+/* An optimizer's update of a parameter, in place: one node where it is a map. */
 #include "passes/update.h"
 
 #include "ir/infer.h"
@@ -66,8 +66,7 @@ static ul_value_id find_part(struct ul_gradient *make)
     return ul_update_number(make, UL_STEP_PART);
 }
 
-/* Gives the value from before its reshapes. The node that makes it can then add it to the sum
- * itself. */
+/* The value before its reshapes: the node that makes it can then add it to the sum itself. */
 static ul_value_id before_reshapes(const struct ul_graph *graph, ul_value_id value)
 {
     while (graph->values[value].kind == UL_VALUE_NODE &&
@@ -125,7 +124,7 @@ void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul
         .tables = {UL_NONE, UL_NONE}};
 }
 
-/* Mean squares, and the largest magnitudes of blocks. */
+/* Whether the state holds mean squares, or the largest magnitudes of blocks. */
 static bool is_squares(const char *name)
 {
     static const char *const names[] = {"exp_avg_sq", "row_var", "col_var", "variance", "vmean"};
@@ -150,7 +149,7 @@ ul_value_id ul_update_add_state(struct ul_updates *updates, ul_value_id paramete
 
 enum { MIN_BYTES_ELEMENTS = 4096 };
 
-/* What codes stand for, one constant for all states of a kind. */
+/* What codes stand for: one constant for all states of a kind. */
 static ul_value_id find_table(struct ul_updates *updates, bool is_signed)
 {
     double numbers[UL_UPDATE_CODES];
@@ -163,7 +162,7 @@ static ul_value_id find_table(struct ul_updates *updates, bool is_signed)
     return updates->tables[is_signed];
 }
 
-/* A table that rows are looked up in. */
+/* Whether rows of the parameter are looked up. */
 static bool is_embedding(const struct ul_graph *graph, ul_value_id parameter)
 {
     for (ul_node_id id = 0; id < graph->node_count; id++) {
@@ -174,7 +173,7 @@ static bool is_embedding(const struct ul_graph *graph, ul_value_id parameter)
     return false;
 }
 
-/* What the 8 bits would spoil or hardly save keeps all of them. */
+/* Whether the state has 8 bits: not where that would spoil it or hardly save anything. */
 static bool has_bytes(const struct ul_updates *updates, ul_value_id parameter)
 {
     const struct ul_graph *graph = updates->pass->graph;
@@ -183,7 +182,7 @@ static bool has_bytes(const struct ul_updates *updates, ul_value_id parameter)
            ul_type_elements(type) >= MIN_BYTES_ELEMENTS && !is_embedding(graph, parameter);
 }
 
-/* States and what else the update reads of them; how many are states. */
+/* Adds the states, and what else the update reads of them; gives how many are states. */
 static uint32_t add_states(struct ul_updates *updates, const struct row *row, ul_value_id parameter,
                            ul_value_id *inputs, uint32_t *count)
 {
@@ -242,7 +241,7 @@ static void set_attributes(struct ul_graph *graph, ul_node_id node,
         break;
     case UL_OPTIMIZER_ADAFACTOR:
     case UL_OPTIMIZER_ADAM_MINI:
-        UL_ASSERT(false); /* of several nodes */
+        UL_ASSERT(false); /* these have several nodes */
     }
 }
 
@@ -257,7 +256,7 @@ ul_value_id ul_update_scale(struct ul_updates *updates, enum ul_dtype dtype)
     return mean == UL_NONE ? UL_NONE : ul_gradient_cast_to(make, mean, dtype);
 }
 
-/* Matrices and what has more dimensions. */
+/* Whether it is a matrix or has more dimensions, and so is rounded by chance. */
 static bool rounds_by_chance(const struct ul_updates *updates, ul_value_id parameter)
 {
     const struct ul_type *type = &updates->pass->graph->values[parameter].type;
@@ -309,7 +308,7 @@ static void add_update(struct ul_updates *updates, ul_value_id parameter, ul_val
     }
 }
 
-/* With several runs a step: what they add up to, of which the mean is taken. */
+/* With several runs a step: the sum over the runs, whose mean is taken. */
 static ul_value_id add_up(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient)
 {
     const struct ul_training *training = updates->pass->options->training;
@@ -350,8 +349,8 @@ static ul_value_id mean_gradient(struct ul_updates *updates, ul_value_id gradien
                               ul_gradient_cast_to(updates->make, updates->mean, dtype));
 }
 
-/* The sum of numbers of one element each, in the type of the first. On a device each term of a
- * chain would be a launch: there the numbers come side by side, and one sum adds them up. */
+/* The sum of numbers of one element each, in the type of the first one. On a device each term of a
+ * chain would be a launch, so the numbers are put side by side there, and one sum adds them up. */
 static ul_value_id sum_numbers(struct ul_updates *updates, const ul_value_id *numbers,
                                uint32_t count)
 {
@@ -429,7 +428,7 @@ bool ul_update_runs_twice(const struct ul_training *training)
     return training->clip_norm > 0 && training->clip_mode == UL_CLIP_TWICE;
 }
 
-/* What all gradients together are is asked for, and not known yet. */
+/* Whether something asks for what all gradients are together, which is not known yet. */
 static bool is_open(const struct ul_updates *updates)
 {
     const struct ul_training *training = updates->pass->options->training;
@@ -450,7 +449,7 @@ void ul_update_flush(struct ul_updates *updates)
     updates->count = 0;
 }
 
-/* Nothing that depends on the number is equal to what was computed before the norm was known: no
+/* Nothing that depends on this number equals what was computed before the norm was known: no
  * gradient of the first time is kept for the second. */
 ul_value_id ul_update_begin_again(struct ul_updates *updates, ul_value_id loss)
 {

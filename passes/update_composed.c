@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Updates that look at a tensor as a whole or at blocks of it: of several nodes, sums and maps.
+/* Updates that look at a tensor as a whole or at blocks of it: they have several nodes, sums and
+ * maps.
  *
  * Problem: an element's update depends on other elements' gradients, so that it is no map. Method:
  * sums of squares are nodes of their own, in one order under every budget, and what follows is
@@ -56,7 +57,8 @@ static ul_value_id step_number(struct composed *c, uint32_t which)
     return ul_gradient_node_of(c->make, UL_OP_Gather, inputs, 2);
 }
 
-/* What overwrites a parameter or state; where nothing is learned of the step, it itself. */
+/* Makes `made` overwrite a parameter or state, which keeps its value where nothing is learned from
+ * the step. */
 static void set_next(struct composed *c, ul_value_id made, ul_value_id state)
 {
     if (c->updates->has_scale) {
@@ -82,7 +84,8 @@ static ul_value_id mix(struct composed *c, ul_value_id a, ul_value_id b, ul_valu
                               ul_gradient_binary(c->make, UL_OP_Mul, way, weight));
 }
 
-/* Over the dimensions of `mask`, which stay with size 1; over all of them, a number of rank 0. */
+/* Reduces over the dimensions of `mask`, which stay with size 1; over all dimensions, to a number
+ * of rank 0. */
 static ul_value_id reduce(struct composed *c, enum ul_op op, ul_value_id a, uint32_t mask)
 {
     const struct ul_type type = ul_gradient_type(c->make, a);
@@ -122,7 +125,7 @@ static ul_value_id mean_square(struct composed *c, uint32_t mask)
     return times(c, sum, 1 / count_of(&c->type, mask));
 }
 
-/* A state of the parameter's dimensions, but for those of `mask`, which have size 1. */
+/* A state with the parameter's dimensions, but for those of `mask`, which have size 1. */
 static ul_value_id add_state(struct composed *c, const char *name, uint32_t mask)
 {
     struct ul_type type = c->type;
@@ -153,7 +156,7 @@ static struct composed begin(struct ul_updates *updates, ul_value_id parameter,
     return c;
 }
 
-/* The parameter, after its decay, less `step` of `direction`. */
+/* The parameter after its decay, less `step` times `direction`. */
 static void descend(struct composed *c, ul_value_id direction, ul_value_id step)
 {
     ul_value_id old = c->parameter, rate = step_number(c, UL_STEP_RATE);
@@ -181,7 +184,7 @@ static ul_value_id update_number(struct composed *c)
     return ul_gradient_binary(c->make, UL_OP_Add, steps, ul_gradient_number(c->make, steps, 1));
 }
 
-/* That nothing is divided by less than: of the type, where nobody said. */
+/* The least number to divide by: that of the type, where nobody said one. */
 static double epsilon(const struct composed *c)
 {
     if (c->training->eps != UL_TRAINING_EPS_OPEN)
@@ -189,7 +192,7 @@ static double epsilon(const struct composed *c)
     return c->type.dtype == UL_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
 }
 
-/* The second moment that the gradient is divided by the root of. */
+/* The second moment by whose root the gradient is divided. */
 static ul_value_id second_moment(struct composed *c, ul_value_id weight)
 {
     uint32_t rank = c->type.rank;
@@ -270,7 +273,7 @@ static uint32_t summed_by(const struct ul_node *node, uint32_t input, uint32_t r
 
 static uint32_t find_summed(const struct ul_graph *graph, ul_value_id value);
 
-/* The same of what a movement that keeps dimensions makes of the value. */
+/* The same for what a movement that keeps the dimensions makes of the value. */
 static uint32_t summed_behind(const struct ul_graph *graph, const struct ul_node *node)
 {
     uint32_t count = 0, mask = 0;
@@ -287,7 +290,7 @@ static uint32_t summed_behind(const struct ul_graph *graph, const struct ul_node
     return mask;
 }
 
-/* By the first node that says it. */
+/* By the first node that says so. */
 static uint32_t find_summed(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_block *block = ul_graph_only_root(graph);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the elements of each value are.
  *
- * `own` gives every value dense bytes of its own, and puts a copy in front of the model's outputs
- * that could have none: an input, a weight, or a value that is an output already. `views` then lets
- * outputs of movements (rows with a view hook) lie in the bytes of their input's base, so that the
- * node needs no kernel:
+ * `own` gives every value dense bytes of its own, and puts a copy in front of those outputs of the
+ * model that could have none: an input, a weight, or a value that is an output already. `views`
+ * then lets outputs of movements (rows with a view hook) lie in the bytes of their input's base, so
+ * that the node needs no kernel:
  *
  *      base    [ x0 x1 x2 | x3 x4 x5 ]
  *      Slice              [ ........ ]   offset 3 elements, the base's strides
  *
- * A node's outputs become views all together or not at all. Not views: what the model returns;
- * and what stands at a block's edge, unless the view is dense. Left undone: a small view keeps the
- * whole base alive; copying it would sometimes lower the peak. */
+ * A node's outputs become views all together or not at all. No views: what the model returns; and
+ * what is at a block's edge, unless the view is dense. Left undone: a small view keeps the whole
+ * base alive; copying it would sometimes lower the peak. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hangs on weights alone is computed when the program is made.
+/* What depends on weights alone is computed when the program is made.
  *
- * Problem: networks come with weights that are made of others on every run: standardised ones,
- * weights with a norm of their own, products of two. Pass infer folds what is small beside the
- * weights; of the rest some would make the program larger, which only the whole expression tells:
+ * Problem: networks have weights that are made from others on every run: standardised ones, weights
+ * with a norm of their own, products of two. Pass infer folds what is small beside the weights; of
+ * the rest some would make the program larger, which only the whole expression tells:
  *
  *     w --+--> Sub --> Mul --> Reshape --> Conv        Sub alone has more bytes, since w is read
  *         '--> ReduceMean --^                          again; all together have as many
  *
- * Method: nodes that hang on weights alone and share one are one expression. It is computed if what
- * others read of it takes no more bytes than the weights that nobody else reads. Each expression by
- * itself, with the intermediates in memory of its own, so that this takes little more than its
- * results; and with work in proportion to its weights, since the model is nobody's promise.
+ * Method: nodes that depend on weights alone and share one are one expression. It is computed if
+ * what others read of it takes no more bytes than the weights that nobody else reads. Each
+ * expression is computed by itself, with its intermediates in memory of its own, so that this takes
+ * little more than its results; and with work in proportion to its weights, since nobody vouches
+ * for the model.
  *
  * Left undone: the cheapest cut of an expression of which only a part is worth it; weights inside
  * of branches and loops. */
@@ -21,15 +22,16 @@
 
 #include <string.h>
 
-/* Steps of the interpreter for a byte of the weights that an expression frees. */
+/* Steps of the interpreter for each byte of the weights that an expression frees. */
 enum { WORK_PER_BYTE = 64 };
 
 struct weights {
     struct ul_pass *pass;
     struct ul_graph *graph;
-    bool *hangs;          /* per node: on weights alone */
-    bool *computes;       /* per expression, at its root: not movements alone, which cost nothing */
-    bool *read_elsewhere; /* per value: by a node that does not, or as an output */
+    bool *hangs;            /* per node: it depends on weights alone */
+    bool *computes;         /* per expression, at its root: it has more than movements, which cost
+                               nothing */
+    bool *read_elsewhere;   /* per value: by a node that depends on more, or as an output */
     ul_node_id *expression; /* per node: a tree of a union-find */
     ul_node_id *first;      /* per value: the first node of an expression that reads it */
     uint64_t *freed_bytes, *made_bytes; /* per expression, at its root */
@@ -43,7 +45,7 @@ static ul_node_id expression_of(struct weights *weights, ul_node_id id)
 
 /* ---- What hangs on weights alone ---- */
 
-/* Statistics that nobody asks for are moved from none. */
+/* Statistics that nobody asks for need no running ones. */
 static void forget_statistics(struct ul_node *node)
 {
     if (node->op != UL_OP_BatchNormalizationTraining || node->output_count != 1)
@@ -86,7 +88,7 @@ static void find_hanging(struct weights *weights)
     }
 }
 
-/* By all other nodes, in whatever block. */
+/* Reads by all other nodes, in whatever block. */
 static void find_read_elsewhere(struct weights *weights)
 {
     const struct ul_graph *graph = weights->graph;
@@ -120,8 +122,8 @@ static void read_in_expression(struct weights *weights, ul_node_id id)
     }
 }
 
-/* From the end, so that what nobody reads belongs to none. It goes: it may read what goes with an
- * expression. */
+/* Goes from the end, so that what nobody reads belongs to no expression. It is removed: it may read
+ * what goes with an expression. */
 static void find_needed(struct weights *weights)
 {
     struct ul_graph *graph = weights->graph;
@@ -192,7 +194,7 @@ static uint32_t nodes_of(const struct weights *weights, ul_node_id expression, u
     return count;
 }
 
-/* All or nothing: what is known of it then is of `arena`. */
+/* All or nothing: `arena` then owns what is known of the expression. */
 static bool compute(struct weights *weights, const ul_node_id *nodes, uint32_t count,
                     uint64_t freed_bytes, struct ul_arena *arena)
 {

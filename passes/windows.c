@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention within windows (Swin): images that are rolled and cut into windows, and put together
- * and rolled back, as one movement of rows.
+ * again and rolled back, as one movement of rows.
  *
  *      x [B,H,W,C] -> Concat(Slice, Slice) .. -> Reshape [B,H/h,h,W/w,w,C] -> Transpose -> Reshape
  *      windows -> Reshape [B,H/h,W/w,h,w,C] -> Transpose -> Reshape [B,H,W,C] -> Concat(Slice, ..)
@@ -28,8 +28,8 @@ struct windows {
 
 /* What one Windows stands for. */
 struct found {
-    ul_value_id source; /* image or windows, of any shape that has their rows */
-    uint32_t uses;      /* readers of it in what is found */
+    ul_value_id source; /* the image or the windows, in any shape that keeps their rows */
+    uint32_t uses;      /* how often what is found reads it */
     int64_t image[IMAGE_RANK];
     int64_t sizes[2], shifts[2];
     bool turned; /* places of a window are numbered by columns */
@@ -40,7 +40,7 @@ static const struct ul_type *type_of(const struct windows *windows, ul_value_id 
     return &windows->graph->values[value].type;
 }
 
-/* The node that makes the value, if nothing but `uses` others reads it. */
+/* The node that makes the value, if only `uses` others read it. */
 static const struct ul_node *maker(const struct windows *windows, ul_value_id value, uint32_t uses)
 {
     const struct ul_value *info = &windows->graph->values[value];
@@ -51,7 +51,7 @@ static const struct ul_node *maker(const struct windows *windows, ul_value_id va
     return node->op == UL_OP_NONE || node->output_count != 1 ? NULL : node;
 }
 
-/* A Slice along one axis alone: which, and from where on. */
+/* Reads a Slice along one axis alone: which axis, and where it begins. */
 static bool read_slice(const struct windows *windows, ul_value_id value, uint32_t axis,
                        ul_value_id *source, int64_t *begin)
 {
@@ -73,8 +73,8 @@ static bool read_slice(const struct windows *windows, ul_value_id value, uint32_
     return true;
 }
 
-/* Concat(x[k:], x[:k]) along height or width: what is rolled, by how much. `uses`: of the result.
- */
+/* Reads Concat(x[k:], x[:k]) along height or width: what is rolled, and by how much. `uses`: those
+ * of the result. */
 static bool read_roll(const struct windows *windows, ul_value_id value, uint32_t uses,
                       ul_value_id *source, int64_t *shifts)
 {
@@ -101,20 +101,20 @@ static bool read_roll(const struct windows *windows, ul_value_id value, uint32_t
     return true;
 }
 
-/* Rolls behind each other, from the last one on; `uses`: of what was read first. */
+/* Follows rolls back from the last one; `uses`: those of what is read first. */
 static ul_value_id before_rolls(const struct windows *windows, ul_value_id value, uint32_t uses,
                                 int64_t *shifts)
 {
     ul_value_id source;
     while (read_roll(windows, value, uses, &source, shifts)) {
         value = source;
-        uses = 2; /* the Slices */
+        uses = 2; /* by the Slices */
     }
     return value;
 }
 
-/* Reshape(Transpose(Reshape(source))), the Transpose one of the middle axes of six: the shape in
- * front of it; UL_NONE: it is none. */
+/* Reads Reshape(Transpose(Reshape(source))), where the Transpose exchanges the middle axes of six:
+ * gives the shape in front of it. UL_NONE: it is not that. */
 static ul_value_id read_tiling(const struct windows *windows, ul_value_id value, uint32_t uses,
                                const int64_t **tiled)
 {
@@ -135,7 +135,7 @@ static ul_value_id read_tiling(const struct windows *windows, ul_value_id value,
     return first->inputs[0];
 }
 
-/* The image's rows, in this order, in any number of dimensions. */
+/* Whether it has the image's rows, in this order, in any number of dimensions. */
 static bool has_rows(const struct ul_type *type, const int64_t *image)
 {
     uint64_t rows = (uint64_t)(image[0] * image[1] * image[2]);
@@ -143,7 +143,7 @@ static bool has_rows(const struct ul_type *type, const int64_t *image)
            ul_type_elements(type) == rows * (uint64_t)image[3];
 }
 
-/* Rows of windows of so many places each. */
+/* Whether it has rows of windows of so many places each. */
 static bool has_places(const struct ul_type *type, int64_t count)
 {
     return type->rank > 2 && type->dims[type->rank - 2] == count;
@@ -155,7 +155,7 @@ static bool is_image(const struct ul_type *type, const int64_t *image)
            memcmp(type->dims, image, IMAGE_RANK * sizeof *image) == 0;
 }
 
-/* From an image to windows, the last Reshape being the root. */
+/* Finds a path from an image to windows; the last Reshape is the root. */
 static bool find_cut(const struct windows *windows, ul_value_id value, struct found *found)
 {
     const int64_t *t;
@@ -177,7 +177,7 @@ static bool find_cut(const struct windows *windows, ul_value_id value, struct fo
     return has_rows(type_of(windows, found->source), image);
 }
 
-/* From windows to an image, the last Reshape or roll being the root. */
+/* Finds a path from windows to an image; the last Reshape or roll is the root. */
 static bool find_join(const struct windows *windows, ul_value_id value, struct found *found)
 {
     const int64_t *t;
@@ -196,7 +196,7 @@ static bool find_join(const struct windows *windows, ul_value_id value, struct f
 
 /* ---- Places of windows side by side ---- */
 
-/* What a Slice of a Slice is made of; UL_NONE: it is none. */
+/* What a Slice of a Slice is made from; UL_NONE: it is not that. */
 static ul_value_id before_slices(const struct windows *windows, ul_value_id value)
 {
     const struct ul_graph *graph = windows->graph;
@@ -233,7 +233,7 @@ static bool is_place(const struct windows *windows, ul_value_id value, const str
            elements * (int64_t)ul_dtype_get(graph->values[found->source].type.dtype)->size_bytes;
 }
 
-/* A Concat of all places, in this order. */
+/* Whether it is a Concat of all places, in this order. */
 static bool has_all_places(const struct windows *windows, const struct ul_node *concat,
                            const struct found *found)
 {
@@ -247,7 +247,7 @@ static bool has_all_places(const struct windows *windows, const struct ul_node *
     return true;
 }
 
-/* What a LayerNormalization reads of which each row is all of a window. */
+/* Finds what a LayerNormalization reads each row of which is all of a window. */
 static bool find_merged(const struct windows *windows, const struct ul_node *norm,
                         struct found *found)
 {
@@ -292,7 +292,7 @@ static bool is_of_rows(const struct windows *windows, const struct ul_node *norm
 
 /* ---- Rewriting ---- */
 
-/* A LayerNormalization of rows that the windows alone read. */
+/* A LayerNormalization of rows that only the windows read. */
 static const struct ul_node *normalised(const struct windows *windows, const struct found *found)
 {
     const struct ul_node *node = maker(windows, found->source, found->uses);
@@ -332,7 +332,7 @@ static ul_value_id build_windows(struct ul_build *build, const struct found *fou
     return made;
 }
 
-/* One like `like` of windows. */
+/* A normalization like `like`, of windows. */
 static ul_value_id build_norm(struct ul_build *build, ul_node_id like, ul_value_id made)
 {
     struct ul_graph *graph = build->graph;
@@ -346,7 +346,7 @@ static ul_value_id build_norm(struct ul_build *build, ul_node_id like, ul_value_
     return graph->nodes[node].outputs[0];
 }
 
-/* What the root made is what is made now, maybe in another shape, which is a view. */
+/* The root makes what is made now, maybe in another shape, which is a view. */
 static void rewrite(struct windows *windows, ul_node_id root, struct found *found, bool cuts)
 {
     struct ul_graph *graph = windows->graph;
@@ -375,7 +375,7 @@ static void rewrite(struct windows *windows, ul_node_id root, struct found *foun
     ul_graph_remove_node(graph, last);
 }
 
-/* The LayerNormalization `root` of all that a window has, by two axes. */
+/* Rewrites the LayerNormalization `root` of all that a window has, by two axes. */
 static void rewrite_merged(struct windows *windows, ul_node_id root, const struct found *found)
 {
     struct ul_graph *graph = windows->graph;
@@ -397,7 +397,7 @@ static void rewrite_merged(struct windows *windows, ul_node_id root, const struc
     ul_node_set_int(graph, root, "allowzero", 1);
 }
 
-/* False: without a roll, the Transpose moves an axis of one element. */
+/* Whether it moves rows: without a roll, the Transpose may move an axis of one element. */
 static bool moves_rows(const struct found *found)
 {
     return found->shifts[0] != 0 || found->shifts[1] != 0 ||
@@ -427,5 +427,5 @@ enum ul_status ul_pass_windows(struct ul_pass *pass)
         if ((cuts || find_join(&windows, node->outputs[0], &found)) && moves_rows(&found))
             rewrite(&windows, order.nodes[n], &found, cuts);
     }
-    return ul_pass_dce(pass); /* what was read by the chains alone */
+    return ul_pass_dce(pass); /* only the chains read that */
 }
