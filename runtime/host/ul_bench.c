@@ -6,10 +6,10 @@
  * model runs. All memory is got before the first run. The samples that fill their table end the
  * measurement early. Steps are timed in runs of their own, after the others, so that reading the
  * clock between steps does not disturb the latencies; a step's time is the median over those runs,
- * so that what else the machine does in between does not count.
+ * so that other work of the machine in between does not count.
  *
- * A transfer goes on beside the steps behind the one that begins it, so that it has a time of its
- * own, by the thread that makes it; what is waited for is the time of the step that waits.
+ * A transfer goes on beside the steps after the one that begins it, so it has a time of its own,
+ * taken by the thread that makes it; waiting for it counts as time of the step that waits.
  *
  * On a device, its own clock times the run from its first kernel to its last one, and apart from it
  * the copies of inputs to their places and of outputs from theirs; `whole` is all of that by the
@@ -45,10 +45,10 @@ struct bench {
     double wall_seconds, cpu_seconds; /* of all runs; CPU time is that of all threads */
     double mean, stddev;
     double *step_seconds; /* of the run that is timed; at the end the medians */
-    double *step_min;     /* of all runs */
+    double *step_min;     /* over all runs */
     double *step_samples; /* profile_limit of step 0, then of step 1 ... */
     double *step_begin;   /* of the last run that is timed, by ul_now */
-    /* What the transfers take that steps begin, and when in that run; NULL without any. */
+    /* What the transfers that steps begin take, and when in that run; NULL without any. */
     double *moved_samples, *moved_seconds;
     struct ul_span *moved;
     uint32_t *order; /* steps by time, longest first */
@@ -66,7 +66,7 @@ double ul_now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* What goes on from run to run does so here. */
+/* Does one run; what goes on from run to run does so here. */
 static int one_run(struct ul_session *s, const struct ul_saved *inputs, ul_step_hook *hook,
                    void *context)
 {
@@ -135,7 +135,8 @@ static bool begins_transfer(const struct ul_step *step)
     return strcmp(step->kernel, "offload") == 0 && strcmp(step->op, "wait") != 0;
 }
 
-/* What the thread saw of the transfers of a run, which are numbered as their steps follow. */
+/* Notes what the thread saw of the transfers of a run; these are numbered in the order of their
+ * steps. */
 static void note_transfers(struct bench *bench)
 {
     const struct ul_model *model = bench->s->model;
@@ -263,7 +264,7 @@ static double total_flops(const struct ul_model *model)
     return total;
 }
 
-/* Did the compiler's cost model predict times? */
+/* Whether the compiler's cost model predicted times. */
 static bool is_predicted(const struct ul_model *model)
 {
     for (uint32_t i = 0; i < model->step_count; i++)
@@ -370,7 +371,7 @@ static void print_profile(const struct bench *bench, FILE *out)
                 model->step_count - shown);
 }
 
-/* What goes on beside the steps, and what of it they wait for. */
+/* Prints what goes on beside the steps, and how long steps wait for it. */
 static void print_transfers(const struct bench *bench, FILE *out)
 {
     const struct ul_model *model = bench->s->model;
@@ -400,8 +401,8 @@ static void print_transfers(const struct bench *bench, FILE *out)
             count, moved * 1e6, predicted_moved * 1e6, waited * 1e6, predicted_waited * 1e6);
 }
 
-/* The step's kernel; of a call that the library runs by another implementation than the planned
- * one, that one. */
+/* The step's kernel; for a call that the library runs by another implementation than the planned
+ * one, that implementation. */
 static const char *kernel_of(const struct ul_session *s, const struct ul_step *step,
                              char text[KERNEL_NAME_BYTES])
 {
@@ -436,8 +437,8 @@ static void write_parts(struct ul_json *json, const struct bench *bench)
     ul_device_memory_write(json, &memory);
 }
 
-/* Where values are offloaded: when a step began in the last run, and its transfer, from the first
- * step on. */
+/* Where values are offloaded: when a step began in the last run, and its transfer, counted from the
+ * first step. */
 static void write_times(struct ul_json *json, const struct bench *bench, uint32_t step)
 {
     if (bench->moved == NULL)
@@ -536,7 +537,7 @@ static bool new_parts(struct bench *bench)
     return got;
 }
 
-/* Where somebody looks at what values are offloaded to. */
+/* Makes room for transfers where values are offloaded to what the program can look at. */
 static bool new_transfers(struct bench *bench)
 {
     struct ul_span span;

@@ -30,13 +30,13 @@ static const int64_t generator_dims[] = {GENERATOR_COUNT};
 static const int64_t optimizer_dims[] = {OPTIMIZER_BYTES};
 static const int64_t quantize_dims[] = {UL_RT_QUANTIZE_BYTES};
 
-/* What stands in a checkpoint beside the parameters. */
+/* What a checkpoint has besides the parameters. */
 struct extras {
     int64_t step;
     double learning_rate;
     uint64_t generator[GENERATOR_COUNT];
     char optimizer[OPTIMIZER_BYTES];
-    double lora_alpha; /* behind what all have */
+    double lora_alpha; /* after what all checkpoints have */
     char quantize[UL_RT_QUANTIZE_BYTES];
     int64_t order_step;
 };
@@ -116,20 +116,20 @@ int ul_checkpoint_check(const struct ul_training_run *run)
     return UL_EXIT_OK;
 }
 
-/* It lies in bf16, of which the file has float32. */
+/* It is in bf16, where the file has float32. */
 static bool is_rounded(const struct ul_rt_parameter *parameter)
 {
     return parameter->storage != parameter->type;
 }
 
-/* Whether it lies in memory of this process, in the format of the file. */
+/* Whether it is in memory of this process, in the file's format. */
 static bool lies_plain(const struct ul_session *s, const struct ul_rt_parameter *parameter)
 {
     return s->model->device == NULL && parameter->space == UL_SPACE_ARENA &&
            !is_rounded(parameter) && (parameter->facts & UL_RT_PARAMETER_CHANNELS_LAST) == 0;
 }
 
-/* As the file has it. */
+/* The tensor as the file has it. */
 static struct ul_rt_tensor tensor_of(const struct ul_rt_parameter *parameter)
 {
     uint64_t times = is_rounded(parameter) ? sizeof(float) / sizeof(uint16_t) : 1;
@@ -143,14 +143,14 @@ static struct ul_rt_tensor tensor_of(const struct ul_rt_parameter *parameter)
 
 /* ---- writing ---- */
 
-/* Reads or writes a parameter that lies on a device, is offloaded, is bf16 or has channels
+/* To read or write a parameter that is on a device, is offloaded, is bf16 or has channels
  * innermost. */
 struct place {
     const struct ul_session *session;
     const struct ul_rt_parameter *parameter;
 };
 
-/* Between a parameter, from `at` on, and `bytes`. */
+/* Moves bytes between a parameter, from `at` on, and `bytes`. */
 static int move_bytes(const struct ul_session *s, enum ul_direction direction,
                       const struct ul_rt_parameter *parameter, uint64_t at, void *bytes,
                       uint64_t size_bytes)
@@ -164,7 +164,7 @@ static int move_bytes(const struct ul_session *s, enum ul_direction direction,
     return result == UL_OK ? UL_EXIT_OK : ul_report_failure(s, NULL, &failure);
 }
 
-/* What is bf16 is widened, by way of the second half of `target`. */
+/* bf16 is widened, by way of the second half of `target`. */
 static int read_place(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes)
 {
     const struct place *place = context;
@@ -233,7 +233,7 @@ static int check_finite(struct ul_training_run *run, const struct ul_npz_member 
     return UL_EXIT_OK;
 }
 
-/* To a file, or, without a path, nowhere: then it is looked at alone. */
+/* Writes to a file; or, without a path, nowhere: then the members are only examined. */
 static int write_members(struct ul_training_run *run, const char *path)
 {
     uint32_t count = run->training->parameter_count, extra = extra_count(run->training);
@@ -280,8 +280,8 @@ static bool is_parameter(const struct ul_rt_training *training, const char *name
     return false;
 }
 
-/* Is it NAME/momentum, NAME/exp_avg/absmax or the like? State of an optimizer has the name of one
-   of its parameters before it, and a slash between; a loss scale has names of its own. */
+/* Whether it is NAME/momentum, NAME/exp_avg/absmax or the like. The name of an optimizer's state
+   begins with the name of a parameter and a slash; a loss scale has names of its own. */
 static bool is_state(const struct ul_rt_training *training, const char *name)
 {
     static const char *const scale[] = {UL_TRAIN_SCALE_NAMES};
@@ -304,7 +304,7 @@ struct check {
     const struct ul_training_run *run;
     const char *path;
     bool with_state;
-    bool has_alpha, has_quantize; /* of factors, and of what they are beside */
+    bool has_alpha, has_quantize; /* of factors, and of the weights beside them */
     uint64_t counter_count;       /* of torch's BatchNorm, which nothing here reads */
 };
 
@@ -317,7 +317,8 @@ static bool is_counter(const char *name)
            (length == tail || name[length - tail - 1] == '.');
 }
 
-/* Whether the pattern, which ends at a line's end, is the whole name: * is any text, ? a letter. */
+/* Whether the pattern, which ends at a line's end, matches the whole name: * is any text, ? a
+ * letter. */
 static bool matches(const char *pattern, const char *name)
 {
     for (; *pattern != '\0' && *pattern != '\n'; pattern++, name++) {
@@ -342,7 +343,7 @@ static bool is_frozen(const struct ul_rt_training *training, const char *name)
     return line != NULL;
 }
 
-/* What the program was compiled with, and no training changes. */
+/* Refuses what the program was compiled with and no training changes. */
 static int refuse_frozen(const struct check *check, const char *name)
 {
     char file[UL_SHOWN_BYTES], shown[UL_SHOWN_BYTES];
@@ -354,7 +355,7 @@ static int refuse_frozen(const struct check *check, const char *name)
                     file, ul_shown(shown, name), file);
 }
 
-/* Has the model what the file has? */
+/* Whether the model has what the file has. */
 static int check_name(void *context, const char *name)
 {
     struct check *check = context;
@@ -381,7 +382,8 @@ static int check_name(void *context, const char *name)
                     ul_shown(file, check->path), ul_shown(shown, name));
 }
 
-/* To bf16, in place: rounded to nearest, or, where a training goes on, as it was. */
+/* Rounds elements to bf16, in place: to nearest, or, where a training goes on, to what they
+ * were. */
 static int round_elements(const struct ul_training_run *run, const struct ul_reader *reader,
                           const struct ul_rt_parameter *parameter, unsigned char *bytes,
                           bool is_same)
@@ -402,8 +404,8 @@ static int round_elements(const struct ul_training_run *run, const struct ul_rea
     return UL_EXIT_OK;
 }
 
-/* A number that no training goes on from: one that is not finite, a variance below 0, a loss scale
-   that is 0 or less. */
+/* Refuses a number with which no training goes on: one that is not finite, a variance below 0, a
+   loss scale that is 0 or less. */
 static int check_numbers(const struct ul_training_run *run, const struct ul_reader *reader,
                          const struct ul_rt_parameter *parameter, const void *bytes)
 {
@@ -426,8 +428,8 @@ static int check_numbers(const struct ul_training_run *run, const struct ul_read
                     ul_shown(file, reader->name), ul_shown(shown, parameter->name), what);
 }
 
-/* One parameter to its place; by way of memory of its size where that is no memory of this process,
-   or has other elements. */
+/* Reads one parameter to its place; by way of memory of its size where that place is not in this
+   process, or has other elements. */
 static int read_parameter(const struct ul_training_run *run, struct ul_reader *reader,
                           const struct ul_rt_parameter *parameter, bool with_state)
 {
@@ -452,7 +454,7 @@ static int read_parameter(const struct ul_training_run *run, struct ul_reader *r
     return status;
 }
 
-/* What factors learned counts as much as it did: of a file that says how much that was. */
+/* What factors learned must weigh as much as it did, where the file says how much that was. */
 static int check_alpha(const struct ul_training_run *run, struct ul_reader *reader)
 {
     char shown[UL_SHOWN_BYTES];
@@ -470,7 +472,7 @@ static int check_alpha(const struct ul_training_run *run, struct ul_reader *read
                     ul_shown(shown, reader->name), extras.lora_alpha, run->training->lora_alpha);
 }
 
-/* Factors are what they are beside weights of those bits. */
+/* Factors are only right beside weights of the bits that they were trained with. */
 static int check_quantize(const struct ul_training_run *run, struct ul_reader *reader,
                           bool is_there)
 {
@@ -527,7 +529,7 @@ int ul_checkpoint_init(struct ul_training_run *run, const char *path)
     return status;
 }
 
-/* Parameters, state and the number of the step stay what they were. */
+/* Tells that parameters, state and the number of the step stay as they were. */
 static void tell_change(const struct ul_training_run *run, const char *path, const char *what,
                         uint64_t theirs, uint64_t ours)
 {
@@ -537,8 +539,8 @@ static void tell_change(const struct ul_training_run *run, const char *path, con
             run->session->program, ul_shown(shown, path), what, theirs, ours);
 }
 
-/* Epochs that are done stay so, and of the one that is not as many samples, down to whole batches;
-   where nobody said how many there were, steps count. */
+/* Epochs that are done stay done, and of the epoch that is not, as many samples, down to whole
+   batches; where nobody said how many there were, steps count. */
 static uint64_t convert_step(const struct ul_training_run *run, const uint64_t *generator,
                              uint64_t step)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
 /* CRC-32 as zip archives use it (ISO 3309: polynomial 0x04c11db7, bits reversed), four bytes at a
- * time: table k is of a byte with k bytes that are 0 behind it (Kounavis and Berry, 2005). */
+ * time: table k is for a byte followed by k bytes of 0 (Kounavis and Berry, 2005). */
 #include "ul_internal.h"
 
 void ul_crc_init(struct ul_crc *crc)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* What of a device's memory is taken, by whom, and whether that stays so while the model runs. */
+/* How much of a device's memory is taken, by whom, and whether that stays so while the model
+ * runs. */
 #include "ul_internal.h"
 
 #include <inttypes.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
  * Evaluation: loss and right answers on samples that are held out, in the same arena, between two
- * steps. What fills the last batch counts nothing; where the loss is an output of the model, of
- * which it would be part, samples that fill no batch are left out.
- */
+ * steps. Filling in the last batch does not count. Where the loss is an output of the model,
+ * filling would be part of it, so samples that fill no batch are left out. */
 #include "ul_train_internal.h"
 
 #include <inttypes.h>
@@ -33,7 +32,7 @@ int ul_evaluation_open(struct ul_training_run *run)
     return status;
 }
 
-/* The batch whose samples are chosen, of which the first `count` count. */
+/* Runs the batch whose samples are chosen; the first `count` of them count. */
 static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outcome *batch)
 {
     struct ul_session *s = run->session;
@@ -57,18 +56,18 @@ static int run_batch(struct ul_training_run *run, uint32_t count, struct ul_outc
 
 static bool is_bad(const struct ul_outcome *batch)
 {
-    return batch->weight > 0.0 && !isfinite(batch->loss); /* a mean over none is none */
+    return batch->weight > 0.0 && !isfinite(batch->loss); /* a mean over nothing is no number */
 }
 
-/* The next batch takes `count` samples from the first; the first one fills it up. */
+/* The next batch takes `count` samples from `first` on; the first of them fills up the rest. */
 static void choose(struct ul_dataset *set, uint64_t first, uint32_t count)
 {
     for (uint32_t i = 0; i < set->batch_count; i++)
         set->samples[i] = first + (i < count ? i : 0);
 }
 
-/* Evaluates batches of one sample alone, and names the first whose loss is not finite. Where that
-   holds of all of them, no sample is to blame. */
+/* Evaluates batches of one sample each, and names the first one whose loss is not finite. Where
+   that holds for all of them, no sample is to blame. */
 static int blame_one(struct ul_training_run *run, uint64_t first, uint32_t count,
                      char blame[UL_BLAME_BYTES])
 {
@@ -91,8 +90,8 @@ static int blame_one(struct ul_training_run *run, uint64_t first, uint32_t count
     return UL_EXIT_OK;
 }
 
-/* Names a sample of a batch whose loss is not finite: one that holds a number that is not, or else
-   one whose numbers lead to the loss. */
+/* Names a sample of a batch whose loss is not finite: one that holds a number that is not finite,
+   or else one whose numbers lead to that loss. */
 static int blame_batch(struct ul_training_run *run, uint64_t first, uint32_t count,
                        char blame[UL_BLAME_BYTES])
 {

@@ -106,7 +106,7 @@ static bool is_link(const char *path)
     return lstat(path, &status) == 0 && S_ISLNK(status.st_mode);
 }
 
-/* "-", or a link to it, such as /dev/stdout: what else is written there stays. */
+/* "-", or a link to it, such as /dev/stdout: whatever else was written there stays. */
 static bool is_standard_output(const char *path)
 {
     struct stat status, standard;
@@ -120,8 +120,9 @@ FILE *ul_results(const struct ul_session *s)
     return s->options != NULL && s->options->results != NULL ? s->options->results : stdout;
 }
 
-/* Whether what lies at the path gives way to a new file; of a link what it leads to, which is the
-   path then. Names do not lead to the file of a descriptor that was removed, nor to none. */
+/* Whether a new file takes the place of what lies at the path. `path` becomes what a link leads to.
+   A link that leads to no file is not replaced, nor one to a descriptor whose file was removed: no
+   name leads to that file. */
 static bool is_replaced(char path[UL_PATH_BYTES])
 {
     struct stat status, found;
@@ -139,7 +140,7 @@ static bool is_replaced(char path[UL_PATH_BYTES])
     return leads_there;
 }
 
-/* Whoever writes a file holds it locked, so that others see that it is no leftover. */
+/* Whoever writes a file keeps it locked, so that others see that it is not left over. */
 static bool lock_file(int fd, short kind)
 {
     struct flock lock;
@@ -149,7 +150,7 @@ static bool lock_file(int fd, short kind)
     return fcntl(fd, F_SETLK, &lock) == 0;
 }
 
-/* The number of the process in BASE.PID.tmp; 0: the name is no such one. */
+/* The number of the process in BASE.PID.tmp; 0: the name has another form. */
 static long writer_of(const char *name, const char *base)
 {
     size_t length = strlen(base);
@@ -174,7 +175,7 @@ static void remove_leftover(const char *path, long process)
     close(fd);
 }
 
-/* What a writer of the same path left beside it that was killed. */
+/* Removes what a writer of the same path left beside it when it was killed. */
 static void remove_leftovers(const struct ul_writer *writer)
 {
     char folder[UL_PATH_BYTES], path[UL_PATH_BYTES];
@@ -209,7 +210,7 @@ int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const c
     bool in_place = standard || !is_replaced(writer->path);
     if (!in_place) {
         snprintf(writer->temporary, UL_PATH_BYTES, "%.*s.%ld.tmp", UL_PATH_BYTES - 32, writer->path,
-                 (long)getpid()); /* all of it: it has that room */
+                 (long)getpid()); /* there is room for all of it */
         remove_leftovers(writer);
         hold_signals(writer);
     }

@@ -4,7 +4,7 @@
  *
  * Reads: the model runs twice, with two different patterns in every byte that holds no live value.
  * A byte is filled again as soon as its live range ends. A step that reads a dead byte, or one that
- * nobody has written yet, gives other results in the two runs: the first step whose views hash
+ * nobody has written yet, gives different results in the two runs: the first step whose views hash
  * differently is the culprit.
  *
  * Writes: a shadow of the arena holds what must be in it: after each step the step's views and its
@@ -58,19 +58,19 @@ struct guard {
     const struct ul_session *s;
     const struct ul_model *model;
     unsigned char *shadow;         /* of the arena, with its margins */
-    unsigned char *mirror;         /* of a device's; NULL: the host has the arena */
-    unsigned char *offload;        /* what values are offloaded to; NULL: none are */
-    unsigned char *offload_shadow; /* of that */
+    unsigned char *mirror;         /* the same for a device's arena; NULL: the host has the arena */
+    unsigned char *offload;        /* the memory that values are offloaded to; NULL: none are */
+    unsigned char *offload_shadow; /* its shadow */
     uint32_t *by_offset;           /* the ranges in the order of their offsets */
     bool *is_bare;                 /* per range: never disguised */
-    bool *is_disguised;            /* per range, now */
+    bool *is_disguised;            /* per range: disguised now */
     struct trace traces[2];
     struct trace *trace; /* of this run; NULL in the third */
     unsigned char fill;
     bool every_step; /* the third run */
     uint32_t last;   /* the step that has just run */
     bool out_of_memory;
-    int status; /* of the device */
+    int status; /* the device's */
     /* the first byte that nobody may have written */
     bool found_write;
     uint32_t write_step;
@@ -98,7 +98,7 @@ static const unsigned char *look(struct guard *guard, uint64_t offset_bytes, uin
     return guard->mirror + offset_bytes;
 }
 
-/* What the arena holds there becomes what it must hold. */
+/* Makes what the arena holds there what it must hold. */
 static void accept(struct guard *guard, uint64_t offset_bytes, uint64_t size_bytes)
 {
     memcpy(guard->shadow + offset_bytes, look(guard, offset_bytes, size_bytes), (size_t)size_bytes);
@@ -119,7 +119,7 @@ static void compare(struct guard *guard, uint64_t offset_bytes, uint64_t size_by
     guard->write_offset = offset_bytes;
 }
 
-/* The same of what values are offloaded to. */
+/* The same for the memory that values are offloaded to. */
 static void compare_offload(struct guard *guard, uint64_t offset_bytes, uint64_t size_bytes)
 {
     const unsigned char *offload = guard->offload, *shadow = guard->offload_shadow;
@@ -134,7 +134,7 @@ static void compare_offload(struct guard *guard, uint64_t offset_bytes, uint64_t
     guard->write_offset = offset_bytes;
 }
 
-/* Where a view of the arena lies has been fetched before, all of it at once. */
+/* The place of a view of the arena has been fetched before, all of it at once. */
 static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes)
 {
     struct guard *guard = context;
@@ -154,7 +154,7 @@ static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes
     case UL_SPACE_OUTPUT:
         bytes = s->outputs[index];
         break;
-    case UL_SPACE_PART: /* the rest may not have been written yet: those who read it will tell */
+    case UL_SPACE_PART: /* the rest may not have been written yet: its readers will tell */
         memcpy(guard->shadow + s->margin_bytes + offset_bytes,
                block + s->margin_bytes + offset_bytes, (size_t)size_bytes);
         return;
@@ -168,7 +168,8 @@ static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes
     ul_hash_add(&guard->hash, bytes + offset_bytes, (size_t)size_bytes);
 }
 
-/* From a device: a view may be of many small pieces, so it comes as one, with what is between. */
+/* Fetches a view from a device as one piece, with what is between, since it may be many small
+ * pieces. */
 static void fetch_view(struct guard *guard, const struct ul_rt_view *view)
 {
     uint64_t begin, end;
@@ -201,7 +202,7 @@ static void add_mark(struct guard *guard, uint32_t step, uint64_t hash)
     trace->marks[trace->count++].step = step;
 }
 
-/* What `step` was allowed to write is now what the arena must hold. */
+/* Makes what `step` was allowed to write what the arena must hold. */
 static void accept_writes(struct guard *guard, uint32_t step)
 {
     const struct ul_model *model = guard->model;
@@ -233,7 +234,7 @@ static void fill(struct guard *guard, uint64_t begin, uint64_t end)
     memset(guard->shadow + guard->s->margin_bytes + begin, guard->fill, (size_t)(end - begin));
 }
 
-/* Fills those bytes of [begin, end) that no range holds which is live at `step`. */
+/* Fills the bytes of [begin, end) that no range live at `step` holds. */
 static void fill_dead(struct guard *guard, uint64_t begin, uint64_t end, uint32_t step)
 {
     const struct ul_model *model = guard->model;
@@ -252,7 +253,7 @@ static void fill_dead(struct guard *guard, uint64_t begin, uint64_t end, uint32_
 
 /* ---- what values are offloaded to ---- */
 
-/* Fills those bytes of [begin, end) that no value holds at `step`. */
+/* Fills the bytes of [begin, end) that no value holds at `step`. */
 static void fill_offload(struct guard *guard, uint64_t begin, uint64_t end, uint32_t step)
 {
     const struct ul_model *model = guard->model;
@@ -272,7 +273,7 @@ static void fill_offload(struct guard *guard, uint64_t begin, uint64_t end, uint
     }
 }
 
-/* Values that end or begin between two steps: compared; where some end, it is filled. */
+/* Compares the values that end or begin between two steps; where some end, fills their place. */
 static void change_offload(struct guard *guard, uint32_t from, uint32_t to)
 {
     const struct ul_model *model = guard->model;
@@ -329,7 +330,7 @@ static bool is_operand(const struct ul_model *model, uint32_t step, uint32_t ind
     return false;
 }
 
-/* The range begins at the step, or its bytes pass to one that does. */
+/* Whether the range begins at the step, or its bytes pass to one that does. */
 static bool changes_hands(const struct ul_model *model, uint32_t step, uint32_t index)
 {
     if (model->ranges[index].live_begin == step)
@@ -340,8 +341,8 @@ static bool changes_hands(const struct ul_model *model, uint32_t step, uint32_t 
     return false;
 }
 
-/* Before a step: what it may read shows itself, all else that lives does not. With step_count for
-   the step, everything shows itself. */
+/* Before a step: what it may read is shown, all else that lives is disguised. With step_count for
+   the step, everything is shown. */
 static void disguise_for(struct guard *guard, uint32_t step)
 {
     const struct ul_model *model = guard->model;
@@ -352,7 +353,7 @@ static void disguise_for(struct guard *guard, uint32_t step)
                          !is_operand(model, step, i) && !changes_hands(model, step, i));
 }
 
-/* What ends before the step shows itself first: its bytes may be another's from now on. */
+/* What ends before the step is shown first: its bytes may belong to another range from now on. */
 static void show_ended(struct guard *guard, uint32_t step)
 {
     for (uint32_t i = 0; i < guard->model->range_count; i++)
@@ -360,7 +361,7 @@ static void show_ended(struct guard *guard, uint32_t step)
             set_disguise(guard, i, false);
 }
 
-/* Scratch, where the library's state lies too, is no value; conditions are read between steps. */
+/* Scratch, where the library's state is too, is no value; conditions are read between steps. */
 static void find_bare(struct guard *guard)
 {
     const struct ul_model *model = guard->model;
@@ -372,7 +373,7 @@ static void find_bare(struct guard *guard)
 
 /* ---- the watch ---- */
 
-/* The ranges that end or begin between two steps: compared; those that end are filled. */
+/* Compares the ranges that end or begin between two steps; fills those that end. */
 static void change_ranges(struct guard *guard, uint32_t from, uint32_t to)
 {
     const struct ul_model *model = guard->model;
@@ -416,7 +417,7 @@ static void on_step(void *context, uint32_t step)
     guard->last = step;
 }
 
-/* Values that hold something before the first step. */
+/* Whether the value holds something before the first step. */
 static bool is_initial(const struct ul_model *model, const struct ul_range *range)
 {
     if (model->library != NULL && range->offset_bytes == model->library->state_offset_bytes &&
@@ -427,13 +428,13 @@ static bool is_initial(const struct ul_model *model, const struct ul_range *rang
         return true; /* the state of the run, which set-up clears */
     if (model->offload_bytes != 0 && range->row == UL_ROW_SCRATCH && range->live_begin == 0 &&
         range->offset_bytes == model->offload_state_offset_bytes)
-        return true; /* the place of what values are offloaded to */
+        return true; /* the place of the memory that values are offloaded to */
     return range->live_begin == 0 &&
            (range->row == UL_ROW_WEIGHTS || range->row == UL_ROW_OPTIMIZER ||
             range->row == UL_ROW_INPUTS);
 }
 
-/* Everything that set-up left behind outside of initial values is filled. */
+/* Fills everything that set-up left behind outside of initial values. */
 static void fill_at_start(struct guard *guard)
 {
     const struct ul_model *model = guard->model;
@@ -546,7 +547,7 @@ static void write_json(struct ul_json *json, const void *context)
     }
 }
 
-/* The earlier step is the culprit: what comes after it follows from it. */
+/* The earlier step is the culprit: later differences follow from it. */
 static int judge(const struct ul_session *s, const struct guard *guard)
 {
     struct verdict verdict = {guard, first_difference(guard)};
@@ -618,7 +619,7 @@ int ul_guard(struct ul_session *s)
 {
     struct guard guard = {0};
     size_t room = (size_t)s->model->range_count + 1;
-    if (s->model->steps == NULL) /* ranges there may be none of in the arena */
+    if (s->model->steps == NULL) /* there may be no ranges in the arena */
         return ul_error(s, UL_EXIT_UNSUPPORTED,
                         "--guard needs the tables that -DUL_NO_TABLES "
                         "left out");

@@ -53,8 +53,8 @@ static int read_pb(const struct ul_session *s, struct ul_reader *reader,
     return status;
 }
 
-/* The format is what the file begins with; a TensorProto has no magic. A pipe cannot be looked into
-   and read again, so it carries .npy. */
+/* The first bytes tell the format; a TensorProto has no magic. A pipe cannot be looked at and then
+   read again, so it carries .npy. */
 static int read_any(const struct ul_session *s, struct ul_reader *reader, const char *key,
                     const struct ul_rt_tensor *tensor, void *data)
 {
@@ -114,8 +114,8 @@ static int missing(const struct ul_session *s)
     return UL_EXIT_USAGE;
 }
 
-/* What a model that trains is given where nothing else is asked for: the numbers of its first step,
-   and labels that are classes. */
+/* Fills the inputs of a model that trains where nothing else is asked for: the numbers of its first
+   step, and labels that are classes. */
 static void fill_training(const struct ul_session *s, uint32_t input)
 {
     const struct ul_rt_training *training = s->model->training;
@@ -161,7 +161,7 @@ int ul_inputs_fill(struct ul_session *s, bool random_rest)
 
 /* ---- copies ---- */
 
-#define SAVED_LIMIT_BYTES 65536 /* of copies that are held in memory */
+#define SAVED_LIMIT_BYTES 65536 /* for copies that are held in memory */
 
 static bool save_to_file(const struct ul_session *s, struct ul_saved *saved)
 {
@@ -198,7 +198,7 @@ int ul_inputs_save(const struct ul_session *s, struct ul_saved *saved)
     return UL_EXIT_OK;
 }
 
-/* A part of the file that was written cannot fail to be read but by a defect of the disk. */
+/* Only a defect of the disk can keep a part of the file that was written from being read. */
 static void restore_part(const struct ul_saved *saved, uint64_t at, void *target,
                          uint64_t size_bytes)
 {

@@ -36,7 +36,7 @@
 
 #define UL_RANK_LIMIT 32        /* dims of a tensor in a file */
 #define UL_SHOWN_BYTES 256      /* an untrusted string, made printable */
-#define UL_SIZE_TEXT_BYTES 64   /* of ul_size_text */
+#define UL_SIZE_TEXT_BYTES 64   /* for ul_size_text */
 #define UL_SHAPE_TEXT_BYTES 256 /* "float32 [1,3,224,224]" */
 #define UL_PATH_BYTES 4096
 
@@ -60,20 +60,20 @@ struct ul_session {
     const struct ul_run_options *options;
     unsigned char *block; /* the one allocation: margin, arena, margin */
     unsigned char *arena;
-    uint64_t mapped_bytes; /* of the block, where it is pages of its own; else it is of the heap */
-    uint64_t margin_bytes; /* 0 but in the modes that look for stray writes */
-    void **inputs;         /* NULL for a tensor that lives in the arena, else a buffer */
+    uint64_t mapped_bytes; /* of the block, where it has pages of its own; else it is on the heap */
+    uint64_t margin_bytes; /* 0 except in the modes that look for stray writes */
+    void **inputs;         /* NULL for a tensor that is in the arena, else a buffer */
     void **outputs;
-    /* On a device there is no block, every tensor has a buffer, and those of the caller's have
-       another one of device memory in its place. */
+    /* On a device there is no block. Every tensor has a buffer, and the caller's tensors also have
+       device memory instead of the caller's. */
     struct ul_context *context;
     void **device_inputs; /* what a run takes: that, or the buffer */
     void **device_outputs;
     uint64_t fault_count;   /* runs that met a value out of bounds */
     struct ul_store *store; /* what values are offloaded to; NULL: none are, or a device has it */
     bool ready;             /* the arena holds a model that is set up */
-    bool has_line; /* a terminal shows a line of progress, which messages take the place of */
-    uint64_t library_bytes; /* most that the library took for itself at a set-up, and kept */
+    bool has_line;          /* a terminal shows a line of progress, whose place messages take */
+    uint64_t library_bytes; /* the most that the library took for itself at a set-up, and kept */
 };
 
 /* ---- ul_error.c ---- */
@@ -83,7 +83,7 @@ int ul_out_of_memory(const struct ul_session *s, uint64_t size_bytes);
 const char *ul_shown(char buffer[UL_SHOWN_BYTES], const char *text);
 /* "12.34 MiB = 12939428 bytes", below 1 KiB "17 bytes": how texts give sizes. */
 const char *ul_size_text(char buffer[UL_SIZE_TEXT_BYTES], uint64_t bytes);
-/* "542", "4.2", "0.042": how many a second, with two digits at least. */
+/* "542", "4.2", "0.042": how many a second, with at least two digits. */
 const char *ul_speed_text(char buffer[UL_SIZE_TEXT_BYTES], double per_second);
 
 /* ---- ul_types.c ---- */
@@ -91,13 +91,13 @@ struct ul_type_info {
     enum ul_rt_type type;
     char kind;        /* 'f' float, 'i' signed, 'u' unsigned, 'b' bool */
     uint32_t bytes;   /* of one element, in the arena as in .npy */
-    uint32_t bits;    /* that it uses of them, from the low end */
-    const char *name; /* numpy's */
+    uint32_t bits;    /* how many bits it uses, from the low end */
+    const char *name; /* numpy's name */
     const char *npy;  /* the type code of .npy, without byte order */
 };
 
 const struct ul_type_info *ul_type_find(enum ul_rt_type type); /* NULL for an unknown number */
-/* What f32 of the model is stored and multiplied as: "f32 stored as bf16". */
+/* How the model's f32 is stored and multiplied: "f32 stored as bf16". */
 const char *ul_precision_text(const struct ul_model *model);
 uint64_t ul_element_count(uint32_t rank, const int64_t *dims);
 /* "float32 [1,3]" */
@@ -110,8 +110,8 @@ bool ul_all_finite(enum ul_rt_type type, const void *data, uint64_t count);
 /* One element in decimal. */
 const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type, const void *data,
                             uint64_t element);
-/* One integer, of an integer type or bool, into a place of another such type; false where it does
-   not fit. A place of a float type takes the nearest float. */
+/* One integer, of an integer type or bool, put into a place of another such type; false where it
+   does not fit. A place of a float type takes the nearest float. */
 bool ul_integer_get(enum ul_rt_type type, const void *data, uint64_t element, int64_t *value);
 bool ul_integer_put(enum ul_rt_type type, void *data, uint64_t element, int64_t value);
 /* Makes every byte of bool 0 or 1, and every 4-bit element a number in its range. */
@@ -128,20 +128,21 @@ struct ul_reader {
 };
 
 /* A file that appears under its name only when it is complete. SIGINT and SIGTERM wait until then,
-   so that nothing half-written stays behind. */
+   so that nothing half-written is left. */
 struct ul_writer {
     FILE *file;
     char path[UL_PATH_BYTES];
     char temporary[UL_PATH_BYTES]; /* empty when written in place: signals do not wait */
-    sigset_t signals;              /* those that waited before */
-    bool durable;                  /* set before it is closed: on the disk before it is seen */
+    sigset_t signals;              /* the signals that were blocked before */
+    bool durable;                  /* set it before closing: the file is on the disk before it is
+                                      seen */
 };
 
 int ul_reader_open(const struct ul_session *s, struct ul_reader *reader, const char *path);
 void ul_reader_close(struct ul_reader *reader);
 bool ul_reader_get(struct ul_reader *reader, void *target, uint64_t size_bytes);
 bool ul_reader_seek(struct ul_reader *reader, uint64_t offset_bytes);
-/* All that is left, in memory that the caller frees. */
+/* Reads all that is left, into memory that the caller frees. */
 int ul_reader_all(const struct ul_session *s, struct ul_reader *reader, unsigned char **bytes,
                   uint64_t *size_bytes);
 /* Where results for standard output go. */
@@ -160,18 +161,18 @@ struct ul_npy {
     int64_t dims[UL_RANK_LIMIT];
 };
 
-/* The elements follow where the reader is then. */
+/* The elements follow where the reader then is. */
 int ul_npy_read_header(const struct ul_session *s, struct ul_reader *reader, struct ul_npy *header);
-/* Are its elements of that type, but for the order of bytes? */
+/* Whether its elements are of that type, but for the order of bytes. */
 bool ul_npy_holds(const struct ul_npy *header, enum ul_rt_type type);
 bool ul_npy_is_swapped(const struct ul_npy *header); /* against this machine's order */
-/* numpy's name of their type, or what stands in the file. */
+/* numpy's name for their type, or what the file says. */
 const char *ul_npy_type_name(const struct ul_npy *header, char buffer[UL_SHOWN_BYTES]);
 /* Reads into `data` (size_bytes of the tensor) after checking type and shape. `what` names the
    tensor in messages: "input". */
 int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,
                 const struct ul_rt_tensor *tensor, void *data);
-/* The header's bytes, a multiple of 64; the elements follow as they lie in the arena. */
+/* The header's bytes, a multiple of 64; the elements follow as they are in the arena. */
 size_t ul_npy_header(const struct ul_rt_tensor *tensor, char *buffer, size_t buffer_bytes);
 #define UL_NPY_HEADER_BYTES 1024
 int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_rt_tensor *tensor,
@@ -192,7 +193,7 @@ uint32_t ul_crc_get(const struct ul_crc *crc);
 int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char *key,
                 const char *what, const struct ul_rt_tensor *tensor, void *data);
 /* Calls visit for the name of each entry, without its ".npy", until it returns another code. Names
-   that are longer than a page are none. */
+   longer than a page do not count. */
 typedef int ul_npz_name(void *context, const char *name);
 int ul_npz_visit(const struct ul_session *s, struct ul_reader *reader, ul_npz_name *visit,
                  void *context);
@@ -205,12 +206,12 @@ struct ul_npz_member {
     const void *data;
     int (*read)(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes);
     void *context;
-    uint32_t crc; /* these are ul_npz_write's */
+    uint32_t crc; /* ul_npz_write sets these */
     uint64_t size_bytes;
     uint64_t offset_bytes;
 };
 
-/* `durable`: it is on the disk before it is seen. */
+/* `durable`: the file is on the disk before it is seen. */
 int ul_npz_write(const struct ul_session *s, const char *path, struct ul_npz_member *members,
                  uint32_t count, bool durable);
 
@@ -248,7 +249,7 @@ enum ul_mode {
 /* argv[at] is "NAME=FILE" for a tensor. */
 struct ul_assignment {
     const char *text;
-    const char *file; /* behind the '=' */
+    const char *file; /* after the '=' */
     uint32_t tensor;
 };
 
@@ -279,8 +280,8 @@ struct ul_run_options {
     uint32_t val_input_count;
     struct ul_assignment *outputs;
     uint32_t output_count;
-    bool takes_stdout; /* something of what is asked for is written there */
-    FILE *results;     /* that, apart from what libraries print; NULL: it is stdout */
+    bool takes_stdout; /* something that is asked for is written there */
+    FILE *results;     /* standard output without what libraries print; NULL: it is stdout */
     const char *output_dir;
     const char *output_npz;
     const char *test_data;
@@ -289,17 +290,17 @@ struct ul_run_options {
     const char *json;
     uint32_t threads;    /* 0: as many as the environment and the plan allow */
     uint32_t device;     /* 1 + its number; 0: CUDA's first */
-    const char *tune;    /* a file of libraries' choices to be written */
-    const char *choices; /* one to be read */
+    const char *tune;    /* a file to write the libraries' choices to */
+    const char *choices; /* a file of choices to read */
     uint64_t repeat;     /* runs, of a plain run */
     bool random;
     uint64_t seed;
     bool print;
     bool profile;
     bool norm;
-    const char
-        *norm_limits;  /* "0.1,0": of each output, the last of the rest; NULL: the program's */
-    double step_limit; /* share of an output's integers that may be `steps` away; 0: none */
+    const char *norm_limits; /* "0.1,0": for each output, the last one for the rest; NULL: the
+                                program's */
+    double step_limit;       /* share of an output's integers that may be `steps` away; 0: none */
     uint64_t steps;
     double rtol;
     double atol;
@@ -315,14 +316,14 @@ void ul_options_help(const struct ul_session *s, FILE *out);
 
 /* ---- ul_pages.c ---- */
 /* Gives back the pages of code and constants, of this program and its libraries, that are resident
-   now, and free ones of the heap; what is used again comes back by itself. */
+   now, and free pages of the heap; what is used again comes back by itself. */
 void ul_pages_release(void);
-/* The same where making one more primitive might take more than the plan says. */
+/* Does so where making one more primitive might take more than the plan says. */
 void ul_pages_bound(const struct ul_library *library);
 /* Resident bytes by where they come from; all 0 where the kernel does not say. */
 struct ul_resident {
-    uint64_t peak_bytes; /* the most so far, of a process: of this program alone, where what
-                            getrusage says begins at the peak of whoever started it */
+    uint64_t peak_bytes; /* the most so far of a process: of this program alone, where getrusage
+                            would begin with the peak of whoever started it */
     uint64_t anonymous_bytes;
     uint64_t file_bytes; /* pages that are as in their file */
 };
@@ -344,35 +345,36 @@ int ul_weights_open(const struct ul_session *s, struct ul_weights_file *file);
 void ul_weights_close(struct ul_weights_file *file);
 
 /* ---- ul_offload.c ---- */
-/* Memory, or a file without a name, of exactly the planned bytes, and a thread that moves values to
-   it and back. UL_EXIT_IO where the file, or the room for it, is not to be had. Where a model
-   offloads nothing there is nothing to open. */
+/* Opens memory, or a file without a name, of exactly the planned bytes, and starts a thread that
+   moves values to it and back. UL_EXIT_IO where the file, or the room for it, cannot be had. Where
+   a model offloads nothing there is nothing to open. */
 int ul_store_open(struct ul_session *s);
 void ul_store_close(struct ul_session *s);
 /* For ul_offload_attach; NULL: there is none. */
 const struct ul_offload *ul_store_offload(const struct ul_session *s);
-/* The bytes of memory; NULL: it is a file. With --guard it is memory, and transfers are done as
-   late as they may be, when they are waited for. */
+/* The memory; NULL: it is a file. With --guard it is memory, and transfers are done as late as
+   possible: when they are waited for. */
 unsigned char *ul_store_memory(const struct ul_session *s);
-uint64_t ul_store_bytes(const struct ul_session *s); /* that there are */
+uint64_t ul_store_bytes(const struct ul_session *s); /* how many there are */
 /* One line for a transfer that failed, and UL_EXIT_IO. */
 int ul_store_report(const struct ul_session *s);
-/* When the transfer of that number was made last, by ul_now. false where nobody looked: only
-   --bench --profile asks for that. */
+/* When the transfer of that number was last made, by ul_now. false where nobody looked: only
+   --bench --profile does. */
 struct ul_span {
     double begin, end;
 };
 bool ul_store_span(const struct ul_session *s, uint64_t number, struct ul_span *span);
 
 /* ---- ul_report.c ---- */
-/* A failure to set up or to run, said with its numbers. file: where weights came from, or NULL. */
+/* Reports a failure to set up or to run, with its numbers. file: where weights came from, or
+ * NULL. */
 int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *file,
                       const struct ul_failure *failure);
-/* Which value of the data was out of bounds. */
+/* Reports which value of the data was out of bounds. */
 int ul_report_fault(const struct ul_session *s, const struct ul_failure *failure);
 
 /* ---- ul_session_device.c: the parts of a session whose model runs on a device ---- */
-/* The context with its arena, and the buffers; the weights are loaded behind that. */
+/* Opens the context with its arena, and the buffers; the weights are loaded after that. */
 int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes);
 void ul_session_device_close(struct ul_session *s);
 int ul_session_device_set_up(struct ul_session *s);
@@ -380,10 +382,10 @@ enum ul_result ul_session_device_run(struct ul_session *s, uint32_t entry, ul_st
                                      void *context, struct ul_failure *failure);
 /* A run whose steps are timed by the device. */
 int ul_session_device_profile(struct ul_session *s, double *step_seconds);
-/* An output that stands in for a caller's, from the device and to it. */
+/* Fetches an output that stands in for a caller's from the device. */
 int ul_session_device_fetch(const struct ul_session *s, uint32_t output);
 int ul_session_device_store(const struct ul_session *s, uint32_t output);
-/* Bytes of the arena, offsets from its start; margins have offsets beside it. */
+/* Bytes of the arena, with offsets from its start; margins have offsets outside of it. */
 int ul_session_device_read(const struct ul_session *s, int64_t offset_bytes, void *target,
                            uint64_t size_bytes);
 int ul_session_device_fill(const struct ul_session *s, int64_t offset_bytes, unsigned char value,
@@ -393,23 +395,24 @@ int ul_session_device_exchange(const struct ul_session *s, int64_t offset_bytes,
                                unsigned char pattern, uint64_t size_bytes);
 
 /* ---- ul_session.c ---- */
-/* Gets the arena, loads the weights, makes it ready. margin_bytes of room on both sides. */
+/* Gets the arena, loads the weights, and makes it ready, with margin_bytes of room on both
+ * sides. */
 int ul_session_open(struct ul_session *s, uint64_t margin_bytes);
 /* Fills the arena and its margins, and sets the model up again. */
 int ul_session_reload(struct ul_session *s, unsigned char fill);
-/* The same where runs change weights: they are those of the file again. */
+/* The same where runs change weights: they become those of the file again. */
 int ul_session_renew(struct ul_session *s);
 void ul_session_close(struct ul_session *s);
-/* Where an input or output lives now: in the arena or in a buffer of the session. */
+/* Where an input or output is now: in the arena or in a buffer of the session. */
 void *ul_session_input(const struct ul_session *s, uint32_t index);
 void *ul_session_output(const struct ul_session *s, uint32_t index);
-/* Inputs or weights that are overwritten where they lie: what goes on from run to run. */
+/* Whether inputs or weights are overwritten where they are, so that they go on from run to run. */
 bool ul_session_has_state(const struct ul_session *s);
-/* Gives such inputs what lies in their places on the host; before the first run, and to begin anew.
- */
+/* Gives such inputs what is in their places on the host; before the first run, and to begin
+ * anew. */
 int ul_session_set_up(struct ul_session *s);
-/* The entry point of that number on what lies in the inputs' places. A data fault gives exit code
-   2, but in the modes that choose their own inputs, where it only counts. */
+/* Runs the entry point of that number on what is in the inputs' places. A data fault gives exit
+   code 2, except in the modes that choose their own inputs, where it is only counted. */
 int ul_session_enter(struct ul_session *s, uint32_t entry, ul_step_hook *hook, void *context);
 int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context);
 
@@ -417,15 +420,15 @@ int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context);
 /* Fills inputs from the options; those that are not given are random when allowed. */
 int ul_inputs_fill(struct ul_session *s, bool random_rest);
 /* Copies of all inputs, for what runs more than once: save once, restore before each, forget at the
-   end. Large ones lie in a file that has no name: what runs often takes no more memory than what
-   runs once. */
+   end. Large ones are in a file that has no name: running often takes no more memory than running
+   once. */
 struct ul_saved {
     unsigned char *bytes; /* or NULL: */
     FILE *file;
     uint64_t size_bytes;
 };
 int ul_inputs_save(const struct ul_session *s, struct ul_saved *saved);
-/* `state`: those too that go on from run to run. */
+/* `state`: also those that go on from run to run. */
 void ul_inputs_restore(const struct ul_session *s, const struct ul_saved *saved, bool state);
 void ul_inputs_forget(struct ul_saved *saved);
 
@@ -436,7 +439,7 @@ int ul_outputs_write(const struct ul_session *s);
 void ul_print_outputs(const struct ul_session *s, FILE *out);
 int ul_test_data(struct ul_session *s);
 int ul_bench(struct ul_session *s);
-double ul_now(void); /* seconds of a clock that goes forward alone */
+double ul_now(void); /* seconds of a clock that only goes forward */
 int ul_memory(struct ul_session *s);
 int ul_guard(struct ul_session *s);
 int ul_train(struct ul_session *s);
@@ -446,7 +449,7 @@ int ul_train(struct ul_session *s);
 typedef void ul_visit(void *context, uint64_t offset_bytes, uint64_t size_bytes);
 void ul_view_visit(const struct ul_model *model, const struct ul_rt_view *view, ul_visit *visit,
                    void *context);
-/* From its first byte to behind its last one; 0 and 0 where it has none. */
+/* From its first byte to after its last one; 0 and 0 where it has none. */
 void ul_view_extent(const struct ul_model *model, const struct ul_rt_view *view, uint64_t *begin,
                     uint64_t *end);
 
@@ -455,7 +458,7 @@ void ul_view_extent(const struct ul_model *model, const struct ul_rt_view *view,
 struct ul_json {
     FILE *out;
     int depth;
-    bool first; /* nothing in this object or array yet */
+    bool first; /* nothing is in this object or array yet */
 };
 
 void ul_json_open(struct ul_json *json, const char *key, char bracket);
@@ -472,7 +475,7 @@ int ul_json_write(const struct ul_session *s, const char *path, ul_json_body *bo
 /* ---- ul_device_memory.c ---- */
 /* `asked_count` of its runs were those of --iterations. */
 void ul_device_memory_print(const struct ul_device_memory *device, uint64_t asked_count);
-/* As the object "device". */
+/* Written as the object "device". */
 void ul_device_memory_write(struct ul_json *json, const struct ul_device_memory *device);
 
 #endif

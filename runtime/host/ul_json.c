@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* The character of UTF-8 at `at`, which is ended by a zero, and its bytes; U+FFFD where it is none.
- */
+/* The character of UTF-8 at `at`, where a zero ends the text, and its bytes; U+FFFD where it is not
+ * valid. */
 static uint32_t read_character(const unsigned char *at, int *length)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -44,7 +44,7 @@ static void put_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* What stands in front of a value; key is NULL in an array. */
+/* Writes what comes before a value; key is NULL in an array. */
 static void begin_value(struct ul_json *json, const char *key)
 {
     if (json->depth > 0)

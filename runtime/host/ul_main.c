@@ -38,7 +38,7 @@ static int print_version(const struct ul_session *s)
     return UL_EXIT_OK;
 }
 
-/* --repeat times, on the same inputs but for what goes on from run to run. */
+/* Runs --repeat times, on the same inputs but for what goes on from run to run. */
 static int run_repeated(struct ul_session *s)
 {
     uint64_t count = s->options->repeat;
@@ -55,7 +55,8 @@ static int run_repeated(struct ul_session *s)
     return status;
 }
 
-/* A data fault is no reason to withhold the outputs: they are written, and the exit code tells. */
+/* A data fault is no reason to withhold the outputs: they are written, and the exit code tells of
+ * it. */
 static int run_plain(struct ul_session *s)
 {
     int status = ul_inputs_fill(s, false);
@@ -92,7 +93,7 @@ static int run_mode(struct ul_session *s)
     return UL_EXIT_INTERNAL;
 }
 
-/* What --memory tells of a device is its one allocation, which must be of just the arena. */
+/* What --memory says of a device is its one allocation, which must be exactly the arena. */
 static uint64_t margin_bytes(const struct ul_session *s)
 {
     bool measures = s->options->mode == UL_MODE_MEMORY && s->model->device == NULL;
@@ -100,7 +101,7 @@ static uint64_t margin_bytes(const struct ul_session *s)
 }
 
 /* A library may print as well (oneDNN does where ONEDNN_VERBOSE is set): that goes to standard
-   error where a result takes standard output. */
+   error where standard output takes a result. */
 static void part_streams(struct ul_run_options *options)
 {
     int own = options->takes_stdout ? dup(STDOUT_FILENO) : -1;
@@ -111,7 +112,7 @@ static void part_streams(struct ul_run_options *options)
         (void)close(own);
 }
 
-/* False: what was written, now or before, did not get there. */
+/* False: what was written, now or before, was not stored. */
 static bool flush_results(struct ul_run_options *options)
 {
     bool flushed = fflush(stdout) == 0 && ferror(stdout) == 0;
@@ -150,16 +151,17 @@ static int run_options(struct ul_session *s, int argc, char **argv)
 }
 
 /* CUDA loads each kernel when it is first called, into memory of the device that --memory would see
-   go while the model runs; so, all of them at once. What the environment says, it does. */
+   vanish while the model runs; so this loads all of them at once. The environment may say
+   otherwise. */
 static void load_eagerly(void)
 {
     (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 /* Threads of OpenMP wait for each other busily for milliseconds, unless told otherwise: beside
-   other work on the cores, each step then waits for a time slice of the other's. GCC's runtime
-   learns how long when the program is loaded, so the program loads itself again. What the
-   environment says, it does. */
+   other work on the cores, each step then waits for a time slice of that work. GCC's runtime reads
+   how long to wait when the program is loaded, so the program loads itself again. The environment
+   may say otherwise. */
 static void bound_waits(const struct ul_model *model, char **argv)
 {
     static const char *const said[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"};
@@ -182,7 +184,7 @@ int ul_program_main(const struct ul_model *model, int argc, char **argv)
     struct ul_session s;
     const char *missing = ul_isa_missing(model->isa);
     memset(&s, 0, sizeof s);
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file that must not grow is an error of writing */
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that must not grow becomes an error of writing */
     if (model->device != NULL)
         load_eagerly();
     else

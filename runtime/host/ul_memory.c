@@ -4,9 +4,9 @@
  *
  * Touched bytes are found by running twice on an arena that was filled with a pattern, another one
  * each time: a byte that was ever written differs from its pattern in at least one of the two runs.
- * Every row is counted where its live ranges lie at the plan's peak step; alignment and holes are
- * what no range takes at that step, and are touched when other steps use them. Not a byte outside
- * of every live range may be touched, nor one of the margins around the arena.
+ * Every row is counted where its live ranges are at the plan's peak step; alignment and holes are
+ * what no range takes at that step, and are touched when other steps use them. No byte may be
+ * touched that is outside of all live ranges or in the margins around the arena.
  *
  * On a device the arena is fetched after each run, and there are no margins: its one allocation is
  * of just the arena. What else of the device is taken is measured (ul_device.h), and so is whether
@@ -39,7 +39,7 @@ struct memory {
     int64_t unaccounted_bytes;
     uint64_t resident_bytes; /* at most */
     uint64_t library_bytes;  /* outside of the arena, taken by the library at set-up */
-    uint64_t offload_bytes;  /* that there are of what values are offloaded to */
+    uint64_t offload_bytes;  /* how many there are of what values are offloaded to */
     uint64_t now_bytes[WHERE_COUNT];
 };
 
@@ -51,7 +51,7 @@ enum {
     PEAK = 4     /* by a range, at the peak step */
 };
 
-/* As in plan.json. */
+/* The names are those of plan.json. */
 static const char *const row_names[UL_ROW_COUNT] = {
     "weights",           "optimizer_state", "gradients", "activations_kept_for_backward",
     "other_activations", "scratch",         "inputs",    "outputs",
@@ -95,15 +95,16 @@ static int run_filled(struct ul_session *s, struct memory *memory, const struct 
     return status;
 }
 
-/* Does the range count at the peak step? Where it takes over bytes, the older one still counts. */
+/* Whether the range counts at the peak step. Where it takes over bytes, the older one still
+ * counts. */
 static bool counts_at_peak(const struct ul_model *model, const struct ul_range *range)
 {
     uint32_t begin = range->live_begin + (range->alias != UL_RANGE_NONE);
     return begin <= model->peak_step && model->peak_step < range->live_end;
 }
 
-/* The rows under which the ranges count: `rows[i]` is that of the range that takes over the bytes
-   of range i at the peak step, else its own. */
+/* Finds the rows under which the ranges count: `rows[i]` is that of the range that takes over the
+   bytes of range i at the peak step, else its own. */
 static void find_rows(const struct ul_model *model, enum ul_row *rows)
 {
     for (uint32_t i = 0; i < model->range_count; i++)
@@ -115,7 +116,7 @@ static void find_rows(const struct ul_model *model, enum ul_row *rows)
     }
 }
 
-/* Goes over the ranges: what is covered at all, what each row holds at the peak step. */
+/* Goes over the ranges: what is covered at all, and what each row holds at the peak step. */
 static void count_ranges(struct memory *memory, const enum ul_row *rows)
 {
     const struct ul_model *model = memory->model;
@@ -136,7 +137,7 @@ static void count_ranges(struct memory *memory, const enum ul_row *rows)
     }
 }
 
-/* What lies outside the ranges of the peak step fills alignment first, then holes. */
+/* What is outside the ranges of the peak step fills alignment first, then holes. */
 static void count_rest(struct memory *memory)
 {
     uint64_t rest = 0, alignment = memory->model->row_bytes[UL_ROW_ALIGNMENT];
@@ -162,8 +163,8 @@ static void count_rows(struct memory *memory)
     memory->unaccounted_bytes = (int64_t)(model->arena_bytes - memory->rows_total);
 }
 
-/* Pages of the arena, of the library's heap and code, of files (program and libraries), of what
-   --memory itself needs, and what is left: relocations, stacks, the C library. */
+/* Counts pages of the arena, of the library's heap and code, of files (program and libraries), of
+   what --memory itself needs, and the rest: relocations, stacks, the C library. */
 static void count_resident(const struct ul_session *s, struct memory *memory,
                            const struct ul_saved *inputs)
 {
@@ -200,7 +201,7 @@ static void print_resident(const struct memory *memory)
     printf("  %-27s %14" PRIu64 "\n", "total", total_bytes);
 }
 
-/* What is predicted stands in the unit of the whole too. */
+/* Prints the predicted bytes in the same unit as the total, too. */
 static void print_row(const struct ul_model *model, const char *name, uint64_t predicted_bytes,
                       uint64_t reserved_bytes, uint64_t touched_bytes)
 {
@@ -271,7 +272,7 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_open(json, "rows", '{');
     for (int row = 0; row < UL_ROW_COUNT; row++) {
         if (row == UL_ROW_OTHER_MODELS && memory->model->row_bytes[row] == 0)
-            continue; /* it shares its arena with none */
+            continue; /* it shares its arena with no other model */
         ul_json_open(json, row_names[row], '{');
         ul_json_count(json, "predicted_bytes", memory->model->row_bytes[row]);
         ul_json_count(json, "reserved_bytes", memory->range_bytes[row]);
@@ -312,8 +313,8 @@ static int judge(const struct ul_session *s, const struct memory *memory)
     return UL_EXIT_OK;
 }
 
-/* Runs of the device whose free bytes are looked at: --iterations of them, before all that follows.
- */
+/* Makes the runs of the device during which free bytes are watched: --iterations of them, before
+ * all others. */
 static int repeat_runs(struct ul_session *s)
 {
     int status = ul_session_set_up(s);

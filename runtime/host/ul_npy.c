@@ -21,7 +21,7 @@ static const char *skip_spaces(const char *at)
     return at;
 }
 
-/* A quoted string without escapes; NULL when it is none or too long. */
+/* A quoted string without escapes; NULL when it is not one or too long. */
 static const char *parse_string(const char *at, char *text, size_t text_bytes)
 {
     char quote = *at;
@@ -137,8 +137,8 @@ int ul_npy_read_header(const struct ul_session *s, struct ul_reader *reader, str
     return UL_EXIT_OK;
 }
 
-/* Do the elements of the file fit the tensor's type? Types that numpy lacks are accepted as opaque
-   bytes, as unsigned integers of the same size, or as ml_dtypes calls float8_e5m2: "f1". */
+/* Whether the elements of the file fit the tensor's type. Types that numpy lacks are accepted as
+   opaque bytes, as unsigned integers of the same size, or as ml_dtypes calls float8_e5m2: "f1". */
 static bool type_fits(const char *descr, const struct ul_type_info *info)
 {
     const char *code = strchr("<>=|", descr[0]) != NULL ? descr + 1 : descr;
@@ -194,7 +194,7 @@ static int check_header(const struct ul_session *s, const char *file, const stru
                     ul_shape_text(got, tensor->type, header->rank, header->dims));
 }
 
-/* Elements in column-major order, into row-major order. */
+/* Puts elements in column-major order into row-major order. */
 static void transpose(const struct ul_rt_tensor *tensor, uint32_t element_bytes,
                       const unsigned char *from, unsigned char *to)
 {

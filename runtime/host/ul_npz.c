@@ -107,7 +107,7 @@ static int read_directory(const struct ul_session *s, struct ul_reader *reader, 
     return invalid(s, reader, "the directory cannot be read");
 }
 
-/* The 64-bit sizes, which stand in an extra field in this order where the 32-bit ones are full. */
+/* Reads the 64-bit sizes, which an extra field has in this order where the 32-bit ones are full. */
 static bool read_wide_sizes(const unsigned char *extra, uint32_t extra_bytes, struct entry *entry)
 {
     uint64_t *wide[] = {&entry->size_bytes, &entry->stored_bytes, &entry->local_offset};
@@ -129,7 +129,7 @@ static bool read_wide_sizes(const unsigned char *extra, uint32_t extra_bytes, st
     return true;
 }
 
-/* The entry at *at, which moves on; false at the end or on nonsense. */
+/* Reads the entry at *at and goes on to the next; false at the end or on nonsense. */
 static bool next_entry(const struct directory *directory, uint64_t *at, struct entry *entry)
 {
     const unsigned char *bytes = directory->bytes + *at;
@@ -212,7 +212,7 @@ static int enter(const struct ul_session *s, struct ul_reader *reader, uint64_t 
     return UL_EXIT_OK;
 }
 
-/* Reads the entry once for its checksum, then goes back to its begin. */
+/* Reads the entry once for its checksum, then goes back to its beginning. */
 static int check_crc(const struct ul_session *s, struct ul_reader *reader, uint64_t total,
                      const struct entry *entry)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * One .npz: a zip archive (PKWARE's APPNOTE 6.3) of stored .npy files, without times, so that equal
- * arrays make equal files. What 32 bits cannot count is counted in the 64-bit form, as by numpy.
- */
+ * One .npz: a zip archive (PKWARE's APPNOTE 6.3) of stored .npy files, without times, so that
+ * equal arrays make equal files. What 32 bits cannot count is written in the 64-bit form, as
+ * numpy does. */
 #include "ul_internal.h"
 
 #include <inttypes.h>
@@ -71,7 +71,7 @@ static void put_name(struct archive *archive, const struct ul_npz_member *member
         put_number(archive, member->offset_bytes, 8);
 }
 
-/* Its elements to the checksum, and to the file where it is open for them. */
+/* Adds its elements to the checksum, and to the file where that is open for them. */
 static int put_elements(struct archive *archive, const struct ul_npz_member *member, bool writes)
 {
     uint64_t size_bytes = member->tensor.size_bytes;
@@ -113,7 +113,7 @@ static int put_member(struct archive *archive, struct ul_npz_member *member)
 static void put_wide_end(struct archive *archive, uint64_t begin, uint64_t end, uint64_t count)
 {
     put_number(archive, 0x06064b50u, 4);
-    put_number(archive, 44, 8); /* bytes behind here */
+    put_number(archive, 44, 8); /* bytes after this */
     put_number(archive, 0x0314, 2);
     put_number(archive, 45, 2);
     put_number(archive, 0, 8); /* one disk */

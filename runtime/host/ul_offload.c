@@ -7,9 +7,8 @@
  *     thread     [--- a ---)[----- b -----)
  *
  * The file is written and read, not mapped: the program's memory holds no page of it. It has its
- * full size before the first step, and no name from then on, so that nothing stays behind.
- * A transfer that fails is kept as the store's error: every wait from then on tells of it.
- */
+ * full size before the first step, and no name from then on, so that nothing is left. A transfer
+ * that fails is kept as the store's error: every later wait reports it. */
 #define _XOPEN_SOURCE 700 /* mkstemp, pread */
 #include "ul_internal.h"
 
@@ -24,8 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STACK_BYTES ((size_t)128 << 10) /* of which a page or two are touched */
-#define SMALL_BYTES 16384               /* handing such a transfer over takes longer than itself */
+#define STACK_BYTES ((size_t)128 << 10) /* a page or two of it are touched */
+#define SMALL_BYTES 16384 /* handing over such a transfer takes longer than making it */
 
 struct ul_store {
     struct ul_offload offload;
@@ -36,7 +35,7 @@ struct ul_store {
     pthread_t thread;
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t begun, done;
-    struct ul_transfer *queue; /* a ring: what is under way stands first */
+    struct ul_transfer *queue; /* a ring: what is under way comes first */
     struct ul_span *spans;     /* per transfer of a run; NULL: nobody looks */
     size_t room, first, count;
     bool ends;
@@ -76,7 +75,7 @@ static int move(const struct ul_store *store, const struct ul_transfer *transfer
     return error;
 }
 
-/* Does the first of the queue, with the lock let go meanwhile. */
+/* Does the first transfer of the queue, and lets go of the lock meanwhile. */
 static void do_first(struct ul_store *store)
 {
     struct ul_transfer transfer = store->queue[store->first];
@@ -109,7 +108,7 @@ static void begin(void *context, const struct ul_transfer *transfer)
 {
     struct ul_store *store = context;
     (void)pthread_mutex_lock(&store->lock);
-    while (store->count == store->room) /* a library's caller may begin more than a plan */
+    while (store->count == store->room) /* a library's caller may begin more than a plan does */
         (void)pthread_cond_wait(&store->done, &store->lock);
     bool is_small = transfer->size_bytes <= SMALL_BYTES && !store->is_late;
     bool is_own = is_small && store->count == 0;
@@ -151,7 +150,8 @@ static int fail_file(const struct ul_session *s, const char *path, int error)
                     error == EEXIST ? "there is such a file already" : strerror(error));
 }
 
-/* A file of its own in a folder, or of that name, which nothing may have: it is removed at once. */
+/* Makes a file of its own in a folder; or of that name, which no file may have yet. It is removed
+ * at once. */
 static int make_file(const struct ul_session *s, struct ul_store *store, const char *path)
 {
     struct stat status;
@@ -182,7 +182,7 @@ static int make_memory(const struct ul_session *s, struct ul_store *store)
     return UL_EXIT_OK;
 }
 
-/* Signals are the main thread's. */
+/* Signals are for the main thread. */
 static int start_thread(const struct ul_session *s, struct ul_store *store)
 {
     pthread_attr_t attributes;

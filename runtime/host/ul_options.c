@@ -30,7 +30,7 @@ enum option {
     OPTION_VAL_INPUT
 };
 
-/* The programs that know it. */
+/* The programs that have the option. */
 enum audience { ALL, ON_HOST, ON_DEVICE, TRAINERS, OTHERS, OFFLOADERS };
 
 struct row {
@@ -138,7 +138,7 @@ static const struct row rows[] = {
 
 #define ROW_COUNT (sizeof rows / sizeof rows[0])
 
-/* Options of the other kinds of programs are unknown ones. */
+/* Options of other kinds of programs are unknown here. */
 static bool is_known(const struct ul_session *s, const struct row *row)
 {
     switch (row->audience) {
@@ -150,7 +150,7 @@ static bool is_known(const struct ul_session *s, const struct row *row)
         return s->model->device != NULL;
     case TRAINERS:
         return s->model->training != NULL;
-    case OTHERS: /* of trainers it has another meaning */
+    case OTHERS: /* for trainers it has another meaning */
         return s->model->training == NULL;
     case OFFLOADERS:
         return s->model->offload_file != NULL;
@@ -158,7 +158,7 @@ static bool is_known(const struct ul_session *s, const struct row *row)
     return false;
 }
 
-/* Words to the right of what is explained, in lines of at most 80 columns. */
+/* Prints words to the right of what they explain, in lines of at most 80 columns. */
 static void help_words(FILE *out, const char *text)
 {
     enum { INDENT = 26, COLUMNS = 80 };
@@ -237,7 +237,7 @@ void ul_options_help(const struct ul_session *s, FILE *out)
               out);
 }
 
-/* The tensor whose name stands in front of an '='. Names may contain '=': the longest wins. */
+/* The tensor whose name comes before an '='. Names may contain '=': the longest one wins. */
 static int assign(const struct ul_session *s, const char *option, const char *text,
                   const struct ul_rt_tensor *tensors, uint32_t count, struct ul_assignment *result)
 {
@@ -367,7 +367,7 @@ static int assign_input(const struct ul_session *s, const char *name, const char
     return UL_EXIT_OK;
 }
 
-/* It goes into a number of the model's, f64. */
+/* The seed goes into an f64 of the model's numbers. */
 static int parse_seed(const struct ul_session *s, const char *text, uint64_t *seed)
 {
     int status = parse_count(s, "--seed", text, seed);
@@ -391,7 +391,7 @@ static int apply(const struct ul_session *s, struct ul_run_options *options, con
     void *field = (char *)options + row->field;
     switch (row->option) {
     case OPTION_TEXT:
-    case OPTION_VAL: /* the second one is parse_labels' */
+    case OPTION_VAL: /* parse_labels takes the second value */
         *(const char **)field = value;
         return UL_EXIT_OK;
     case OPTION_FLAG:
@@ -461,7 +461,7 @@ static int check_streams(const struct ul_session *s, struct ul_run_options *opti
     return UL_EXIT_OK;
 }
 
-/* Training, where it is asked for. */
+/* Checks the options of training, where it is asked for. */
 static int check_train(const struct ul_session *s, const struct ul_run_options *options)
 {
     const struct ul_train_options *train = &options->train;

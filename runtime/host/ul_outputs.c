@@ -34,8 +34,7 @@ static bool same_name(const char *a, const char *b)
     return *a == *b;
 }
 
-/* Two outputs whose names become the same get their number behind a '+', which no other name has.
- */
+/* Two outputs whose names become the same get their number after a '+', which no other name has. */
 static void output_name(const struct ul_session *s, uint32_t index, char buffer[UL_SHOWN_BYTES])
 {
     char other[UL_SHOWN_BYTES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * Gives back resident pages that set-up is done with: of files, which are code and constants of the
- * program and of its libraries, and free ones of the heap. Also counts what is
+ * Gives back resident pages that set-up no longer needs: pages of files, which are code and
+ * constants of the program and of its libraries, and free ones of the heap. Also counts what is
  * resident, for --memory.
  *
  * Problem: oneDNN is 38 MiB of code, of which set-up runs through some 6, descriptors, generators
@@ -33,14 +33,14 @@
 
 enum { ENTRIES = 512 };
 
-/* The page was written to: it is the process's, and no longer the file's. */
+/* Whether the page was written to: it belongs to the process then, and no longer to the file. */
 static bool is_written(uint64_t entry)
 {
     return (entry & PAGE_PRESENT) != 0 ? (entry & PAGE_OF_FILE) == 0 : (entry & PAGE_SWAPPED) != 0;
 }
 
-/* Pages [begin, end) of a mapping of a file, by their numbers; with as few calls of the kernel as
- * there can be, so across pages that are not resident. */
+/* Releases pages [begin, end) of a mapping of a file, by their numbers; with as few calls of the
+ * kernel as possible, so across pages that are not resident. */
 static void release_pages(int pagemap, uint64_t begin, uint64_t end, uint64_t page_bytes)
 {
     uint64_t entries[ENTRIES];

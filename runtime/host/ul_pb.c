@@ -248,7 +248,8 @@ static int check_shape(const struct ul_session *s, const char *file, const struc
                     ul_shape_text(got, type, pb->rank, pb->dims));
 }
 
-/* Elements below 8 bits lie side by side, the first in the low bits; in place, from the end. */
+/* Unpacks elements below 8 bits, which lie side by side, the first in the low bits; in place, from
+ * the end. */
 static void unpack(unsigned char *data, uint64_t count, uint32_t bits)
 {
     for (uint64_t i = count; i-- > 0;) {
@@ -264,7 +265,7 @@ int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_p
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);
-    /* In a typed field elements of 6 bits have a number each. */
+    /* In a typed field each element of 6 bits has a number of its own. */
     bool is_packed = info->bits < 8 && (pb->raw != NULL || 8 % info->bits == 0);
     uint64_t packed_count =
         is_packed ? count / 8 * info->bits + (count % 8 * info->bits + 7) / 8 : count;

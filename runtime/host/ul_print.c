@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* A short look at the outputs: small ones whole, of larger ones the range and the largest values
-   of each row, which is the answer of a classifier. */
+/* A short look at the outputs: small ones as a whole; of larger ones the range, and the largest
+   values of each row, which are the answer of a classifier. */
 #include "ul_internal.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: 0BSD */
-/* One line and an exit code for what went wrong at set-up or in a run: by rows of text. */
+/* One line and an exit code for what went wrong at set-up or in a run, from rows of text. */
 #include "ul_internal.h"
 
 #include "ul_binding.h"
@@ -12,9 +12,9 @@
 /* What a row may ask of a failure. */
 enum fact {
     ON_DEVICE = 1,
-    NUMBERED = 2, /* `tensor` is one */
+    NUMBERED = 2, /* `tensor` is a number */
     COUNTED = 4,  /* something is available */
-    ENOUGH = 8,   /* as much as is needed */
+    ENOUGH = 8,   /* as much is available as is needed */
     FROM_FILE = 16
 };
 
@@ -101,7 +101,7 @@ static const char *number(char text[NUMBER_BYTES], uint64_t value)
     return text;
 }
 
-/* "13.1" of 13010, where 1000 are a whole and 10 what is counted behind the point. */
+/* "13.1" for 13010, where 1000 are one and 10 is one after the point. */
 static const char *version(char text[NUMBER_BYTES], uint64_t value, uint64_t whole, uint64_t small)
 {
     snprintf(text, NUMBER_BYTES, "%" PRIu64 ".%" PRIu64, value / whole, value % whole / small);

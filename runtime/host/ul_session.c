@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The library's bytes are what it has left after that. */
+/* What the library keeps after that counts as its bytes. */
 static void release(struct ul_session *s)
 {
     uint64_t library_bytes = s->model->library->heap_bytes(s->model->library, s->arena);
@@ -29,8 +29,8 @@ static void release(struct ul_session *s)
         s->library_bytes = library_bytes;
 }
 
-/* The model's library makes primitives: of its code no more stays resident than the plan has bytes
- * for. `library` is the model's, told so, while they are made. */
+/* While the model's library makes primitives, no more of its code stays resident than the plan has
+ * bytes for. `library` is the model's library, with that set, while they are made. */
 static void bound_library(struct ul_model *model, struct ul_library *library)
 {
     if (model->library == NULL)
@@ -59,7 +59,7 @@ static bool end_init(struct ul_session *s, uint32_t threads, const struct ul_wei
     return ul_run_end_init(&model, s->arena, threads, source, failure) == UL_OK;
 }
 
-/* What only the making of primitives needed is given back before the weights come, and what only
+/* Gives back what only the making of primitives needed before the weights come, and what only
    loading these needed before the model runs. */
 static bool make_ready(struct ul_session *s, const struct ul_weights_source *source,
                        struct ul_failure *failure)
@@ -128,14 +128,15 @@ int ul_session_renew(struct ul_session *s)
     return changes ? ul_session_reload(s, 0) : UL_EXIT_OK;
 }
 
-/* Somebody reads or writes down what a run leaves; otherwise what is offloaded stays there. */
+/* Whether somebody reads or writes down what a run leaves; otherwise offloaded outputs stay where
+ * they are. */
 static bool shows_outputs(const struct ul_session *s)
 {
     return s->options->mode == UL_MODE_RUN || s->options->mode == UL_MODE_TEST_DATA;
 }
 
-/* Buffers for the tensors that do not live in the arena; `shared`, unless NULL, are those of the
-   inputs, in which outputs lie that overwrite them. */
+/* Makes buffers for the tensors that are not in the arena; `shared`, unless NULL, are the buffers
+   of the inputs: an output that overwrites an input is in its buffer. */
 static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
                         uint32_t count, void **shared, void ***buffers)
 {
@@ -159,9 +160,9 @@ static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *t
     return UL_EXIT_OK;
 }
 
-/* Large blocks are pages of their own, which weights of the file may take the place of. The rest is
-   asked to be in large pages: a network walks through all of it, and spends some per cent of its
-   time on looking up small ones. */
+/* Large blocks have pages of their own, whose place weights of the file may take. For the rest
+   large pages are asked for: a network walks through all of it, and looking up small pages takes
+   some per cent of its time. */
 static void *new_block(struct ul_session *s, uint64_t align, uint64_t size_bytes)
 {
     void *block = NULL;
@@ -289,7 +290,7 @@ int ul_session_enter(struct ul_session *s, uint32_t entry, ul_step_hook *hook, v
     enum ul_result result;
     if (s->model->device != NULL)
         result = ul_session_device_run(s, entry, hook, context, &failure);
-    else /* NULL for what lives in the arena: it is in place already. */
+    else /* NULL for what is in the arena: it is in place already. */
         result = ul_run_entry(s->model, entry, s->arena, s->options->threads,
                               (const void *const *)s->inputs, (void *const *)s->outputs, hook,
                               context, &failure);

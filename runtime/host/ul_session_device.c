@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * A session whose model runs on a device. Inputs and outputs are buffers of the host, whence each
- * run copies them and whither; where the model was compiled with --io caller, device memory beside
- * the arena stands in for a caller's.
- */
+ * A session whose model runs on a device. Inputs and outputs are buffers of the host, from which
+ * and to which each run copies them; where the model was compiled with --io caller, device memory
+ * beside the arena stands in for a caller's. */
 #include "ul_internal.h"
 
 #include <inttypes.h>
@@ -15,8 +14,8 @@ static const struct ul_device_functions *functions_of(const struct ul_session *s
     return s->model->device->functions;
 }
 
-/* For each tensor memory of the host and, where it is the caller's, of the device: that of the
-   input in `shared`, unless NULL, where the tensor overwrites it. */
+/* Makes memory of the host for each tensor, and of the device where it is the caller's: where a
+   tensor overwrites an input, the one in `shared`, unless NULL. */
 static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
                         uint32_t count, void **shared, void ***buffers, void ***places)
 {
@@ -67,7 +66,7 @@ static void close_buffers(const struct ul_session *s, const struct ul_rt_tensor 
     free(places);
 }
 
-/* A file that is not there is no matter of the libraries. */
+/* A missing file is not for the libraries to report. */
 static int check_choices(const struct ul_session *s)
 {
     struct ul_reader reader;
@@ -82,7 +81,7 @@ static int check_choices(const struct ul_session *s)
     return status;
 }
 
-/* One line for each library that does not do what was planned. */
+/* Prints one line for each library that does not do what was planned. */
 static void put_notes(const struct ul_session *s)
 {
     char text[UL_DEVICE_TEXT_BYTES];
@@ -146,8 +145,8 @@ void ul_session_device_close(struct ul_session *s)
     s->context = NULL;
 }
 
-/* What stands in for a caller's inputs gets what the host has for them: before the first run what
-   goes on from run to run (`state`), before each the others. */
+/* Sends what stands in for a caller's inputs what the host has for them: before the first run what
+   goes on from run to run (`state`), before each run the others. */
 static enum ul_result send(const struct ul_session *s, bool state, struct ul_failure *failure)
 {
     enum ul_result result = UL_OK;

@@ -27,7 +27,8 @@
 #include <sys/stat.h>
 
 #define F32_LIMIT 1e-3
-/* Sums in another order; and what some dozens of roundings in a row to 11 or 8 bits make. */
+/* Room for sums in another order; and for what some dozens of roundings in a row to 11 or 8 bits
+ * make. */
 static double norm_limit(const struct ul_session *s, uint32_t output)
 {
     const struct ul_model *model = s->model;
@@ -48,7 +49,7 @@ struct totals {
     uint64_t failed_count;
     uint64_t element_count;
     uint64_t outside_count;  /* elements beyond rtol and atol */
-    uint64_t mismatch_count; /* those of outputs that are wrong by their norm, too */
+    uint64_t mismatch_count; /* those of outputs that are wrong by their norm as well */
     double max_abs;
     double max_rel;
     double max_norm;
@@ -56,22 +57,22 @@ struct totals {
 
 enum verdict { WRONG, RIGHT, RIGHT_BY_NORM, RIGHT_BY_STEPS };
 
-/* One output beside what it should be. */
+/* One output, compared with what it should be. */
 struct comparison {
     uint64_t element_count;
     uint64_t outside_count;
-    uint64_t first; /* of those */
+    uint64_t first; /* the first of those */
     double max_abs;
     double max_rel;
     double max_want;
     double difference_squares;
     double want_squares;
     bool is_float;
-    bool special_differs; /* a NaN or an infinity in one alone */
+    bool special_differs; /* a NaN or an infinity in only one of the two */
     enum verdict verdict;
 };
 
-/* What is done with one file: decode it as an input, or compare it as an output. */
+/* What to do with one file: decode it as an input, or compare it as an output. */
 typedef int use_file(struct ul_session *s, const char *path, const struct ul_pb *pb, uint32_t index,
                      struct totals *totals);
 
@@ -167,7 +168,7 @@ static int decode_input(struct ul_session *s, const char *path, const struct ul_
     return ul_pb_decode(s, path, pb, "input", &s->model->inputs[index], ul_session_input(s, index));
 }
 
-/* One element. Returns whether it is within tolerance. */
+/* Compares one element. Returns whether it is within tolerance. */
 static bool compare_float(const struct ul_run_options *options, double got, double want,
                           struct comparison *c)
 {
@@ -216,8 +217,9 @@ static bool is_quantized(const struct ul_type_info *type)
     return (type->kind == 'i' || type->kind == 'u') && type->bytes <= 2;
 }
 
-/* Elements and the norm together: of many elements the norm forgives one that is far away. Limits
-   above F32_LIMIT are of fewer bits, where a rounding to integers may make whole steps. */
+/* Checks single elements and the norm together: the norm of many elements forgives one that is
+   far away. Limits above F32_LIMIT are for fewer bits, where rounding to integers may make whole
+   steps. */
 static bool is_right_by_norm(const struct ul_session *s, uint32_t output,
                              const struct comparison *c)
 {
@@ -257,7 +259,7 @@ static struct comparison compare(const struct ul_session *s, uint32_t output, co
     return c;
 }
 
-/* With all digits, so that two that differ look different. */
+/* With all digits, so that two numbers that differ look different. */
 static const char *element_digits(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type,
                                   const void *data, uint64_t element)
 {
@@ -331,8 +333,8 @@ static int compare_output(struct ul_session *s, const char *path, const struct u
     return status == UL_EXIT_INVALID ? UL_EXIT_VERIFY : status;
 }
 
-/* Do the names in the files cover all tensors of the kind? A model may list an output twice, and
- * have a file of each. */
+/* Whether the names in the files cover all tensors of the kind. A model may list an output twice,
+ * and have a file for each. */
 static int names_match(struct ul_session *s, const char *directory, const char *kind,
                        uint32_t wanted, bool *match)
 {

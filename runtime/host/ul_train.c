@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
  * Training from the command line: batches from files, one update after the other, checkpoints.
- * Ctrl-C, SIGTERM and SIGHUP end it behind the step that is running.
- */
+ * Ctrl-C, SIGTERM and SIGHUP end it after the step that is running. */
 #define _XOPEN_SOURCE 700 /* sigaction */
 #include "ul_train_internal.h"
 
@@ -22,7 +21,7 @@ static void interrupt(int signal)
     interrupted = 1;
 }
 
-/* The second one ends the program as ever. */
+/* A second signal ends the program as usual. */
 static void catch_signals(void)
 {
     struct sigaction action, hangup;
@@ -36,7 +35,7 @@ static void catch_signals(void)
         sigaction(SIGHUP, &action, NULL);
 }
 
-/* What fills a batch must count nothing. */
+/* Filling in a batch must not count. */
 static int check_pad(const struct ul_training_run *run)
 {
     const struct ul_session *s = run->session;
@@ -74,7 +73,7 @@ static int open_data(struct ul_training_run *run)
     return status;
 }
 
-/* Known before hours of work: they cannot be saved. */
+/* Checked before hours of work: such parameters could not be saved. */
 static int check_save(const struct ul_training_run *run)
 {
     const char *path = run->session->options->train.save;
@@ -97,7 +96,7 @@ static bool is_file(const struct stat *status, const struct ul_dataset *set)
     return false;
 }
 
-/* Metrics are written while checkpoints are: not over one of them. */
+/* Metrics are written while checkpoints are, so they must not overwrite one. */
 static bool is_checkpoint(const struct ul_train_options *options, const struct stat *status)
 {
     const char *const paths[3] = {options->save, options->init, options->resume};
@@ -109,7 +108,7 @@ static bool is_checkpoint(const struct ul_train_options *options, const struct s
     return false;
 }
 
-/* What is written must not take the place of samples, nor metrics that of checkpoints. */
+/* What is written must not replace samples, nor metrics replace checkpoints. */
 static int check_targets(const struct ul_training_run *run)
 {
     const struct ul_train_options *options = &run->session->options->train;
@@ -132,7 +131,7 @@ static int check_targets(const struct ul_training_run *run)
     return UL_EXIT_OK;
 }
 
-/* What the arena says of the loss scale. */
+/* Reads what the arena says of the loss scale. */
 static int read_scale(struct ul_training_run *run)
 {
     const struct ul_session *s = run->session;
@@ -155,7 +154,7 @@ uint64_t ul_train_epoch(const struct ul_training_run *run)
     return (ul_train_order_step(run) - 1) / run->epoch_steps + 1;
 }
 
-/* The step that so many epochs end with. */
+/* The step with which so many epochs end. */
 static uint64_t count_steps(const struct ul_training_run *run, uint64_t epochs)
 {
     uint64_t behind = ul_train_order_step(run);
@@ -197,7 +196,7 @@ static int begin(struct ul_training_run *run)
     return status == UL_EXIT_OK ? read_scale(run) : status;
 }
 
-/* Which samples the next run takes; how many of them are no filling. */
+/* Chooses the samples of the next run; gives how many of them are no filling. */
 static uint32_t choose_samples(struct ul_training_run *run)
 {
     struct ul_dataset *set = &run->data;
@@ -263,7 +262,7 @@ static const char *not_finite(double number)
     return isnan(number) ? "not a number" : "infinite";
 }
 
-/* What may help, where a sample is to blame, or the rate. */
+/* What may help: about the sample that is to blame, or about the rate. */
 static const char *remedy(const char *blame)
 {
     return blame[0] != '\0' ? "leave such samples out"
@@ -294,7 +293,7 @@ static int save(struct ul_training_run *run)
     return path != NULL ? ul_checkpoint_write(run, path) : UL_EXIT_OK;
 }
 
-/* The end of an epoch, or of training within one. */
+/* Ends an epoch, or training within one. */
 static int end_epoch(struct ul_training_run *run, struct ul_progress *progress)
 {
     struct ul_outcome outcome;
@@ -312,8 +311,8 @@ static int end_epoch(struct ul_training_run *run, struct ul_progress *progress)
     return status == UL_EXIT_OK ? save(run) : status;
 }
 
-/* Where a loss is no number, neither are the parameters any more: they are not saved. A mean over
-   no label is none, as in torch. */
+/* Where a loss is no number, neither are the parameters any more, so they are not saved. A mean
+   over no label is no number, as in torch. */
 static int lost(struct ul_training_run *run, const struct ul_outcome *outcome)
 {
     char blame[UL_BLAME_BYTES];
@@ -330,7 +329,7 @@ static int lost(struct ul_training_run *run, const struct ul_outcome *outcome)
                     run->trainer.step, not_finite(outcome->loss), blame, remedy(blame));
 }
 
-/* A sample that no scale of the loss helps is named once. */
+/* Names, once, a sample that no scale of the loss helps. */
 static int blame_skipped(struct ul_training_run *run)
 {
     const struct ul_session *s = run->session;

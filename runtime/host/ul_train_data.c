@@ -2,8 +2,7 @@
 /*
  * Files of samples: .npy files whose first dimension counts the samples. They are untrusted: types,
  * shapes and lengths are checked when they are opened, labels before a step sees them. A batch is
- * read sample by sample, with one read for those that follow each other in the file.
- */
+ * read sample by sample, with one read for samples that follow each other in the file. */
 #define _XOPEN_SOURCE 700 /* pread */
 #include "ul_train_internal.h"
 
@@ -13,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE_BYTES 4096 /* of labels that are converted; a multiple of every element */
+#define PIECE_BYTES 4096 /* for labels that are converted; a multiple of every element's size */
 
 static const struct ul_rt_tensor *input_of(const struct ul_dataset *set,
                                            const struct ul_column *column)
@@ -27,8 +26,8 @@ static bool is_integer(enum ul_rt_type type)
     return kind == 'i' || kind == 'u';
 }
 
-/* The type of the file's elements, where it serves: the input's, or of labels any integer type and
-   bool. */
+/* The type of the file's elements, where it can be used: the input's; for labels any integer type
+   and bool. */
 static bool find_type(const struct ul_dataset *set, const struct ul_npy *header,
                       struct ul_column *column)
 {
@@ -47,14 +46,14 @@ static bool find_type(const struct ul_dataset *set, const struct ul_npy *header,
     return false;
 }
 
-/* Elements of the input that are one sample's. */
+/* How many elements of the input belong to one sample. */
 static uint64_t elements_of_sample(const struct ul_dataset *set, const struct ul_rt_tensor *tensor)
 {
     return ul_element_count(tensor->rank, tensor->dims) / set->batch_count;
 }
 
-/* Does a run take as many samples of this input as of the others? Labels may have other dimensions
-   than samples in front, as those of outputs that are [samples x places, classes]. */
+/* Whether a run takes as many samples of this input as of the others. Labels may have other first
+   dimensions than samples, as for outputs that are [samples x places, classes]. */
 static int check_batch(const struct ul_dataset *set, const struct ul_column *column)
 {
     const struct ul_rt_tensor *tensor = input_of(set, column);
@@ -70,7 +69,7 @@ static int check_batch(const struct ul_dataset *set, const struct ul_column *col
                     set->batch_count);
 }
 
-/* Samples behind each other have the input's shape; labels that have as many elements are taken in
+/* Samples one after the other have the input's shape; labels with as many elements are taken in
    their order. */
 static int check_shape(const struct ul_dataset *set, const struct ul_column *column,
                        const struct ul_npy *header)
@@ -100,7 +99,7 @@ static int check_shape(const struct ul_dataset *set, const struct ul_column *col
     return UL_EXIT_OK;
 }
 
-/* Length against shape; the reader is behind the header. */
+/* Checks the length against the shape; the reader is after the header. */
 static int check_length(const struct ul_dataset *set, struct ul_column *column,
                         const struct ul_npy *header)
 {
@@ -171,7 +170,7 @@ static int add_column(struct ul_dataset *set, uint32_t input, const char *path, 
                     column->sample_count);
 }
 
-/* The option for other inputs is for other inputs. */
+/* The option for other inputs must not name the data or the labels. */
 static int check_sources(const struct ul_dataset *set, const struct ul_sources *sources)
 {
     const struct ul_session *s = set->session;
@@ -204,7 +203,7 @@ static const char *find_path(const struct ul_dataset *set, const struct ul_sourc
     return NULL;
 }
 
-/* The data first: they say how many samples there are. */
+/* The data come first: they say how many samples there are. */
 static int add_columns(struct ul_dataset *set, const struct ul_sources *sources)
 {
     const struct ul_session *s = set->session;
@@ -288,7 +287,7 @@ static int bad_label(const struct ul_dataset *set, const struct ul_column *colum
                     shown, label, sample, count - 1, set->session->model->training->ignore_index);
 }
 
-/* Samples that follow each other in the file, as they are. */
+/* Reads samples that follow each other in the file, as they are. */
 static int read_plain(const struct ul_dataset *set, const struct ul_column *column, uint64_t sample,
                       uint64_t count, unsigned char *target)
 {
@@ -300,7 +299,7 @@ static int read_plain(const struct ul_dataset *set, const struct ul_column *colu
     return status;
 }
 
-/* One sample of labels of another type. */
+/* Reads one sample of labels of another type. */
 static int read_converted(const struct ul_dataset *set, const struct ul_column *column,
                           uint64_t sample, unsigned char *target)
 {
@@ -350,7 +349,7 @@ static int read_column(const struct ul_dataset *set, const struct ul_column *col
     return status;
 }
 
-/* Those of the first `count` samples are classes; those of the others become ignored ones. */
+/* Labels of the first `count` samples must be classes; those of the others become ignored ones. */
 static int check_labels(const struct ul_dataset *set, const struct ul_column *column,
                         uint32_t count, struct ul_outcome *outcome)
 {
@@ -400,7 +399,7 @@ int ul_dataset_read(const struct ul_dataset *set, uint32_t count, struct ul_outc
     return UL_EXIT_OK;
 }
 
-/* The first of these samples that holds what is not finite; `count`: none does. */
+/* The first of these samples that holds a number that is not finite; `count`: none does. */
 static uint32_t find_bad(const struct ul_dataset *set, const struct ul_column *column,
                          uint32_t count)
 {

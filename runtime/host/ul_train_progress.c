@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* What training tells: a row a step as CSV, a line that moves on a terminal, a line an epoch. */
+/* What training reports: a row for each step as CSV, a line that moves on a terminal, a line for
+ * each epoch. */
 #include "ul_train_internal.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ int ul_progress_begin(const struct ul_training_run *run, struct ul_progress *pro
 void ul_progress_step_begins(struct ul_progress *progress)
 {
     progress->step_seconds = ul_now();
-    if (progress->epoch_steps == 0) /* without what a checkpoint took before it */
+    if (progress->epoch_steps == 0) /* without the part before a checkpoint */
         progress->epoch_seconds = progress->step_seconds;
 }
 
@@ -52,7 +53,7 @@ static bool has_accuracy(const struct ul_training_run *run)
     return run->training->correct_output != UL_TENSOR_NONE;
 }
 
-/* At most ten times a second. */
+/* Draws at most ten times a second. */
 static void draw(const struct ul_training_run *run, struct ul_progress *progress,
                  const struct ul_outcome *outcome)
 {

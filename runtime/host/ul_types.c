@@ -139,7 +139,7 @@ static double float_value(enum ul_rt_type type, uint64_t bits)
     }
 }
 
-/* Two's complement of any width to 64 bits. */
+/* Extends two's complement of any width to 64 bits. */
 static int64_t sign_extend(uint64_t bits, uint32_t width)
 {
     uint64_t sign = UINT64_C(1) << (width - 1);
@@ -158,7 +158,7 @@ double ul_element_get(enum ul_rt_type type, const void *data, uint64_t element)
 bool ul_all_finite(enum ul_rt_type type, const void *data, uint64_t count)
 {
     uint64_t wrong = 0;
-    for (uint64_t i = 0; type == UL_TYPE_F32 && i < count; i++) { /* most often */
+    for (uint64_t i = 0; type == UL_TYPE_F32 && i < count; i++) { /* the most frequent type */
         uint32_t bits;
         memcpy(&bits, (const unsigned char *)data + i * 4, 4);
         wrong += (bits & 0x7f800000u) == 0x7f800000u;
@@ -252,7 +252,7 @@ bool ul_integer_get(enum ul_rt_type type, const void *data, uint64_t element, in
 bool ul_integer_put(enum ul_rt_type type, void *data, uint64_t element, int64_t value)
 {
     const struct ul_type_info *info = ul_type_find(type);
-    uint32_t width = info->kind == 'i' ? info->bits - 1 : info->bits; /* but for the sign */
+    uint32_t width = info->kind == 'i' ? info->bits - 1 : info->bits; /* without the sign */
     int64_t max = width > 62 ? INT64_MAX : ((int64_t)1 << width) - 1;
     if (info->kind == 'f') {
         store_bits(info, data, element, float_bits(type, (double)value));

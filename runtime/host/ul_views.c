@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: 0BSD */
-/* What a view covers, as contiguous pieces: the innermost dimensions that are dense make one. */
+/* What a view covers, as contiguous pieces: the innermost dense dimensions make one piece. */
 #include "ul_internal.h"
 
 #define DIM_LIMIT 64
 
-/* How many of the outer dimensions are not part of the dense inside; its elements in *inner. */
+/* How many of the outer dimensions are outside of the dense part, whose elements are counted in
+ * *inner. */
 static uint32_t split(uint32_t rank, const int64_t *dims, const int64_t *strides, int64_t *inner)
 {
     *inner = 1;

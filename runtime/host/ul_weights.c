@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
-/* Where a program's weights are: in a file that was named, in the program's own, or beside it. */
+/* Where a program's weights are: in a file that was named, in the program's own file, or beside
+ * it. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "ul_internal.h"
 
@@ -32,8 +33,8 @@ static int read_weights(void *context, uint64_t offset_bytes, void *target, uint
     return 0;
 }
 
-/* Puts the file's pages where whole pages of the arena are, and reads what is beside them. They are
-   this process's own: what is written to the arena stays out of the file. */
+/* Puts the file's pages where whole pages of the arena are, and reads what is around them. The
+   pages belong to this process: what is written to the arena does not go into the file. */
 static int map_weights(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes)
 {
     struct ul_weights_file *file = context;
@@ -79,7 +80,7 @@ static bool has_trailer(const struct ul_weights_file *file)
            memcmp(magic, UL_TRAILER_MAGIC, 8) == 0;
 }
 
-/* The program's own path, by the kernel's word, else as it was called. */
+/* The program's own path, as the kernel says it, or else as it was called. */
 static void own_path(const struct ul_session *s, char path[UL_PATH_BYTES])
 {
     ssize_t size = readlink("/proc/self/exe", path, UL_PATH_BYTES - 1);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * What a library of a model does beside its runs, for callers in any language, and of it the
- * command line too: a failure as text, whether the processor has what model.c was compiled for, the
- * weights that lie in the library, how it begins. The generated library.c gives it the model's
+ * What a library of a model does besides its runs, for callers in any language; the command line
+ * uses some of it too: a failure as text, whether the processor has what model.c was compiled for,
+ * the weights that lie in the library, how it begins. The generated library.c gives it the model's
  * names.
  *
- * Invariants: nothing is allocated, nothing static is written. Who asks for the processor is
- * compiled for a plain one, so that a program moved to an older machine says so instead of dying of
- * an illegal instruction.
- * Ownership: the caller's, arena and all; weights and strings are the library's.
- * Failures: an enum ul_result, with the details in the caller's struct ul_failure, which may be
- * NULL. C99 and its library; on Linux library.c asks for madvise by _DEFAULT_SOURCE.
- */
+ * Invariants: nothing is allocated, nothing static is written. The code that asks about the
+ * processor is compiled for a plain one, so that a program moved to an older machine says so
+ * instead of dying of an illegal instruction. Ownership: the caller's, arena and all; weights and
+ * strings are the library's. Failures: an enum ul_result, with the details in the caller's struct
+ * ul_failure, which may be NULL. C99 and its library; on Linux library.c asks for madvise by
+ * _DEFAULT_SOURCE. */
 #ifndef UL_BINDING_H
 #define UL_BINDING_H
 
@@ -134,7 +133,7 @@ struct ul_inside {
 #define UL_INSIDE_WINDOW_BYTES 1048576u
 
 /* Gives back pages of the library's file that were read: they are clean, and come again when
-   somebody looks. So weights that went to their places are not resident twice. */
+   somebody reads them. So weights that were copied to their places are not resident twice. */
 static inline void ul_binding_release(const unsigned char *begin, const unsigned char *end)
 {
 #if defined(__linux__) && defined(MADV_DONTNEED)
@@ -149,7 +148,7 @@ static inline void ul_binding_release(const unsigned char *begin, const unsigned
 #endif
 }
 
-/* The `read` of a weights source over them: behind it stays at most a window. */
+/* The `read` of a weights source over that data: at most a window of it stays resident after it. */
 static inline int ul_binding_read(void *context, uint64_t offset_bytes, void *target,
                                   uint64_t size_bytes)
 {
@@ -168,7 +167,7 @@ static inline int ul_binding_read(void *context, uint64_t offset_bytes, void *ta
 
 /* ---- begin ---- */
 
-/* Before anything else of model.c runs: UL_PROCESSOR_LACKS, with the feature. */
+/* Call it before anything else of model.c runs: UL_PROCESSOR_LACKS, with the feature. */
 static inline enum ul_result ul_binding_check(const struct ul_model *model, void **handle,
                                               struct ul_failure *failure)
 {
@@ -185,7 +184,7 @@ static inline enum ul_result ul_binding_check(const struct ul_model *model, void
     return UL_PROCESSOR_LACKS;
 }
 
-/* What is in front of the bytes that values are offloaded to: a struct ul_offload. */
+/* In front of the bytes that values are offloaded to is a struct ul_offload. */
 #define UL_BINDING_HEAD_BYTES 64u
 
 /* The bytes that <prefix>_begin wants beside the arena; 0: none. */
@@ -194,7 +193,7 @@ static inline uint64_t ul_binding_offload_bytes(const struct ul_model *model)
     return model->offloading != NULL ? model->offload_bytes + UL_BINDING_HEAD_BYTES : 0;
 }
 
-/* Whether what it was given is that much. */
+/* Whether the memory that it was given is large enough. */
 static inline enum ul_result ul_binding_has_room(const struct ul_model *model, const void *offload,
                                                  size_t offload_bytes, struct ul_failure *failure)
 {

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: 0BSD */
-/*
- * What a library of a model that trains does beside: checkpoints in the caller's memory, parameters
- * one by one. As ul_binding.h, of which it is the rest.
- */
+/* What a library of a model that trains does as well: checkpoints in the caller's memory,
+ * parameters one by one. All else is as in ul_binding.h. */
 #ifndef UL_BINDING_TRAIN_H
 #define UL_BINDING_TRAIN_H
 
 #include "ul_binding.h"
 #include "ul_train.h"
 
-/* A file that is the caller's memory. */
+/* The caller's memory as a file. */
 struct ul_binding_file {
     unsigned char *bytes;
     uint64_t size_bytes;
@@ -41,7 +39,7 @@ static inline int ul_binding_fetch(void *context, uint64_t offset_bytes, void *t
     return 0;
 }
 
-/* What ul_train_save writes, to `bytes`. */
+/* Writes what ul_train_save writes, to `bytes`. */
 static inline enum ul_result ul_binding_save(const struct ul_model *model, void *handle,
                                              const struct ul_trainer *trainer, void *bytes,
                                              size_t size_bytes, struct ul_failure *failure)
@@ -57,12 +55,13 @@ static inline enum ul_result ul_binding_load(const struct ul_model *model, void 
                                              size_t size_bytes, struct ul_failure *failure)
 {
     struct ul_binding_file file;
-    file.bytes = (unsigned char *)(uintptr_t)bytes; /* which is only read */
+    file.bytes = (unsigned char *)(uintptr_t)bytes; /* it is only read */
     file.size_bytes = bytes != NULL ? size_bytes : 0;
     return ul_train_load(model, handle, trainer, ul_binding_fetch, &file, failure);
 }
 
-/* All of a parameter, between updates: from its place to `bytes`, or from there to its place. */
+/* Moves all of a parameter, between updates: from its place to `bytes`, or from there to its
+ * place. */
 static inline enum ul_result ul_binding_parameter(const struct ul_model *model, void *handle,
                                                   enum ul_direction direction, uint32_t number,
                                                   void *bytes, struct ul_failure *failure)

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define UL_CALL_RANK 6  /* dims of a tensor of a call: groups, and two axes more than space */
+#define UL_CALL_RANK 6  /* dims of a call's tensor: groups, and two axes besides space */
 #define UL_CALL_POSTS 8 /* operations that follow in the same call */
 /* src, weights, bias, dst, then one per post-operation that reads; the source's zero point and
    scales. UL_CALL_NBITS has two behind dst. */
@@ -60,7 +60,7 @@ struct ul_call_tensor {
 /* How the elements of a stored, row-major weight lie in the arena: element [i0, i1 ...] is at the
  * sum over d of (i_d / block_d) * strides[d], block_d being the product of the inner blocks of d,
  * plus its place in the innermost, dense tile of blocks[0] x blocks[1] ... over dims block_dims[]
- * (a dim may occur twice: its first block is the coarser one). What no element falls on is 0. */
+ * (a dim may occur twice: its first block is the coarser one). What no element lands on is 0. */
 struct ul_pack {
     uint32_t rank;
     int64_t dims[UL_CALL_RANK];    /* as stored */
@@ -72,7 +72,7 @@ struct ul_pack {
     /* 1: dims are [K, C, 3, 3]; every 3x3 is transformed to a 4x4 by ul_winograd_weight, and what
      * lies in the arena is [K, C, 4, 4]. 0: elements are copied as bits. */
     uint32_t winograd;
-    uint32_t element_bytes; /* 4; 2: of f16 or bf16; 1: of i8 */
+    uint32_t element_bytes; /* 4; 2 for f16 or bf16; 1 for i8 */
     /* For i8, sums of the weights stand behind the tiles, one i32 for each index of the axes with a
      * stride here (0: an axis that is summed over), in up to two tables of sum_count words, of
      * which each has a factor (0: the table stays 0; both 0: there are none). They lie
@@ -81,7 +81,7 @@ struct ul_pack {
     int64_t sum_count;
     int32_t sum_factors[2];
     uint64_t sums_offset_bytes;
-    uint32_t sum_flags; /* as the library names the tables; 0: there are none */
+    uint32_t sum_flags; /* the library's names for the tables; 0: there are none */
 };
 
 enum ul_post_kind {
@@ -112,37 +112,38 @@ enum ul_post_kind {
 enum ul_call_sums { UL_SUMS_OF_NONE, UL_SUMS_OF_SRC, UL_SUMS_OF_WEIGHTS };
 /* The activation whose slopes a product is multiplied by: GELU by tanh, or ReLU. */
 enum ul_call_slopes { UL_SLOPES_OF_NONE, UL_SLOPES_OF_GELU, UL_SLOPES_OF_RELU };
-/* What the source of a product of integers has for 0. */
+/* What stands for 0 in the source of a product of integers. */
 enum ul_call_zero {
     UL_ZERO_IS_0,
-    UL_ZERO_FIXED,   /* src_zero, which is taken from each element; the padding counts as 0 */
-    UL_ZERO_PADDING, /* nothing is taken from the elements, and the padding is src_zero */
-    UL_ZERO_ARG      /* as UL_ZERO_FIXED, but of an argument, the last one, of the source's type */
+    UL_ZERO_FIXED,   /* src_zero, which is subtracted from each element; the padding counts as 0 */
+    UL_ZERO_PADDING, /* nothing is subtracted from the elements, and the padding is src_zero */
+    UL_ZERO_ARG      /* as UL_ZERO_FIXED, with the zero from an argument, the last one, of the
+                        source's type */
 };
 
 struct ul_post {
     enum ul_post_kind kind;
-    float alpha, beta;            /* UL_POST_SUM behind a product of integers:
-                                     alpha * (what was in dst - beta) */
+    float alpha, beta;            /* UL_POST_SUM after a product of integers: alpha * (what was
+                                     in dst - beta) */
     struct ul_call_tensor tensor; /* from UL_POST_ADD on */
 };
 
-/* Weights of a few bits, as UL_CALL_NBITS reads them: integers, of which a zero point is subtracted
- * before a scale multiplies them, one of each for a column of a block; floats of 4 or 8 bits, which
- * have scales alone; or floats of 16 bits, whose only block has a scale or none. Signed integers
- * are read with half their range added, which is in `zero` too, but not in zero points that are
- * arguments. */
+/* Weights of a few bits, as UL_CALL_NBITS reads them: integers, from which a zero point is
+ * subtracted before a scale multiplies them, one of each for a column of a block; floats of 4 or 8
+ * bits, which have scales alone; or floats of 16 bits, whose only block has a scale or none. Signed
+ * integers are read with half their range added, which is in `zero` too, but not in zero points
+ * that are arguments. */
 enum ul_nbits_zeros { UL_NBITS_FIXED, UL_NBITS_PACKED, UL_NBITS_FLOATS };
 struct ul_call_nbits {
     uint32_t bits;               /* 2, 4, 8 or 16 */
-    enum ul_call_type code_type; /* that of floats; UL_CALL_I8: signed integers */
-    int64_t block;               /* weights of a column, one behind the other */
-    uint32_t zero;               /* UL_NBITS_FIXED: that of all */
+    enum ul_call_type code_type; /* the type of floats; UL_CALL_I8: signed integers */
+    int64_t block;               /* how many weights of a column, one after the other */
+    uint32_t zero;               /* UL_NBITS_FIXED: the zero point of all */
     enum ul_nbits_zeros zeros;
     enum ul_call_type scale_type;
-    uint32_t by_bytes; /* 1: rows of src may be rounded to 8 bits, a scale for each block */
+    uint32_t by_bytes; /* 1: rows of src may be rounded to 8 bits, with a scale for each block */
     uint32_t turned;   /* 1: the transposed weights: src is [m, n], dst is [m, k] */
-    float scale;       /* of all, where no scales are arguments; 0: none */
+    float scale;       /* the scale of all, where no scales are arguments; 0: none */
 };
 
 /* dst = softmax(scale * src * weights + masks) * values, for each head. All tensors are [batch,
@@ -162,7 +163,7 @@ struct ul_call_attention {
     struct ul_call_tensor values, masks[UL_CALL_MASKS], norms;
     struct ul_call_tensor result, gradient, key_gradient, value_gradient;
     uint32_t mask_count;
-    uint32_t is_causal; /* 1: a query sees no key behind its own position */
+    uint32_t is_causal; /* 1: a query sees no key after its own position */
     float scale;
 };
 /* Arguments. */
@@ -182,37 +183,37 @@ struct ul_call {
     struct ul_call_tensor src, weights, bias, dst; /* weights: dims as the library names them
                                                       (groups first where there are any) */
     const struct ul_pack *pack; /* of the weights, over dims as stored; NULL: plain, by strides */
-    /* The library's name for that layout cannot be spelled in strides: its dims in the library's
-     * order, strides between tiles and blocks, as in struct ul_pack but over weights.dims. Where
-     * there is no pack: of the copy that ul_call_layout_bytes counts. */
+    /* Where the library's layout cannot be spelled in strides: its dims in the library's order,
+     * strides between tiles and blocks, as in struct ul_pack but over weights.dims. Where there is
+     * no pack, it describes the copy that ul_call_layout_bytes counts. */
     struct ul_pack layout;
     uint32_t group_count;
-    int64_t window[3];    /* of pooling */
+    int64_t window[3];    /* for pooling */
     int64_t steps[3];     /* strides */
     int64_t dilations[3]; /* 1: none */
     int64_t pads[6];      /* begin of each axis, then end of each */
     struct ul_call_nbits nbits;
     struct ul_call_attention attention;
-    int64_t tile_begin[2]; /* by Winograd's method: rows and columns, 0 or 1, of the first tile that
-                              are before the result, which is a piece of a larger one */
+    int64_t tile_begin[2]; /* by Winograd's method: rows and columns, 0 or 1, of the first tile
+                              that are before the result, which is a piece of a larger one */
     /* Integers: dst = round(posts((sums + bias) * scale)) + dst_zero, to the nearest, ties to even,
      * saturated. */
     enum ul_call_zero src_zero_kind;
     int32_t src_zero, dst_zero;
     float scale;                  /* 0: none, or one per channel: */
     int64_t scale_count;          /* 0: none, or one for all */
-    uint64_t scales_offset_bytes; /* in the arena, among the weights; of the compiler's table, 0 */
+    uint64_t scales_offset_bytes; /* in the arena, among the weights; 0 in the compiler's table */
     uint32_t scales_value;        /* the compiler's number for these scales, from 1 on */
     const unsigned char *scales;  /* where weights are not in the arena, else NULL */
     uint32_t post_count;
     struct ul_post posts[UL_CALL_POSTS];
-    /* The last ones that are not the library's: ul_posts_run computes them on the result, all of
-     * whose memory is its elements. */
+    /* The last post-operations, which are not the library's: ul_posts_run computes them on the
+     * result, all of whose memory is its elements. */
     uint32_t tail_count;
     const char *implementation; /* as the plan names it: "brgconv:avx512_core" */
-    /* A strided source or result falls to the library's reference code: it goes through a dense
-     * copy in scratch. So do a convolution's weights that change from run to run, in the library's
-     * layout. 0: none. The rest of scratch is the library's own. */
+    /* The library would use its reference code for a strided source or result: so that goes through
+     * a dense copy in scratch. So do a convolution's weights that change from run to run, in the
+     * library's layout. 0: none. The rest of scratch is the library's own. */
     uint64_t src_copy_bytes, dst_copy_bytes, weights_copy_bytes;
     uint64_t scratch_bytes; /* in all; alignment 64. See ul_call_scratch_own */
     /* For target cuda: what all addresses are multiples of; whether factors in f32 may be rounded
@@ -223,13 +224,14 @@ struct ul_call {
     /* Whether the residual is the sum over the runs of a step. The first run of a step adds nothing
      * to its own result. */
     uint32_t accumulates;
-    /* For target cuda: the factor whose sums along k a product may form, too. `bias` is then
-     * no operand but their place. Where the library does not form them, they are left to a kernel
-     * that stands behind the call. */
+    /* For target cuda: the factor whose sums along k a product may form as well. `bias` then is no
+     * operand but the place for them. Where the library does not form them, they are left to a
+     * kernel after the call. */
     enum ul_call_sums sums_of;
-    /* Likewise: the product may be the gradient of an activation, too. `bias` is then no bias but
-     * what a GELU was of, or what a ReLU made, by which slopes the result is multiplied. Where the
-     * library does not, that is left to a kernel behind the call, in the place of the result. */
+    /* Likewise: the product may be the gradient of an activation as well. `bias` then is no bias
+     * but what a GELU read, or what a ReLU made; the result is multiplied by the slopes there.
+     * Where the library does not do so, a kernel after the call does, in the place of the
+     * result. */
     enum ul_call_slopes slopes_of;
 };
 
@@ -265,8 +267,8 @@ static inline int ul_call_is_scaled(const struct ul_call *call)
     return call->scale != 0 || call->scale_count != 0;
 }
 
-/* Calls that the program runs itself, by the name that the plan has for how: by Winograd's method
- * (ul_winograd.h); of weights of a few bits (ul_nbits.h), whose rows may be rounded to bytes. */
+/* Calls that the program runs itself, by the plan's name for the way: Winograd's method
+ * (ul_winograd.h); weights of a few bits (ul_nbits.h), whose rows may be rounded to bytes. */
 #define UL_WINOGRAD_NAME "ullage winograd_2x3"
 #define UL_NBITS_NAME "ullage nbits"
 #define UL_NBITS_BYTES_NAME "ullage nbits int8"
@@ -281,7 +283,7 @@ static inline int ul_call_is_nbits(const struct ul_call *call)
     return call->kind == UL_CALL_NBITS;
 }
 
-/* The runtime computes it by itself; a program without other calls needs no library. */
+/* Whether the runtime computes it by itself; a program without other calls needs no library. */
 static inline int ul_call_is_own(const struct ul_call *call)
 {
     return ul_call_is_winograd(call) || ul_call_is_nbits(call);
@@ -294,7 +296,7 @@ static inline int ul_post_is_ours(enum ul_post_kind kind)
            kind == UL_POST_GELU_ERF;
 }
 
-/* Implementations that are not for planned programs: reference code and plain loops, those that
+/* Implementations that planned programs must not use: reference code and plain loops, those that
  * allocate outside of their scratchpad while they run, and those that write outside of their
  * result: oneDNN 2.6 stores whole tiles behind the last row of a convolution of 1 x 1. */
 static inline int ul_library_refuses(const char *implementation)
@@ -305,15 +307,15 @@ static inline int ul_library_refuses(const char *implementation)
 }
 
 /* Implementations of products of 8-bit integers whose sums of pairs do not saturate at 16 bits, as
- * those of processors without VNNI do. */
+ * they do on processors without VNNI. */
 static inline int ul_library_adds_exactly(const char *implementation)
 {
     return strstr(implementation, "vnni") != NULL || strstr(implementation, "amx") != NULL;
 }
 
-/* The dense copy of a tensor: the same dims; of convolutions and pooling with the channels (axis 1)
- * innermost, of matrix products with the axes nested as in the strides given (ties: the earlier
- * axis is the outer one). Its number of elements. */
+/* Makes the dense copy of a tensor: it has the same dims; for convolutions and pooling the channels
+ * (axis 1) are innermost, for matrix products the axes are nested as in the strides given (ties:
+ * the earlier axis is the outer one). Gives its number of elements. */
 static inline int64_t ul_call_dense(enum ul_call_kind kind, const struct ul_call_tensor *tensor,
                                     struct ul_call_tensor *dense)
 {
@@ -341,7 +343,7 @@ static inline const struct ul_call_tensor *ul_call_filters(const struct ul_call 
     return call->kind == UL_CALL_WEIGHT_GRADIENT ? &call->dst : &call->weights;
 }
 
-/* Bytes of its copy in that layout, which is made at each run; 0: there is none. */
+/* Bytes of its copy in that layout, which is made in each run; 0: there is none. */
 static inline uint64_t ul_call_layout_bytes(const struct ul_call *call)
 {
     if (call->kind == UL_CALL_WEIGHT_GRADIENT)
@@ -349,7 +351,8 @@ static inline uint64_t ul_call_layout_bytes(const struct ul_call *call)
     return call->weights_copy_bytes;
 }
 
-/* Pooling: an operand with more than channels that lies otherwise than what the library writes. */
+/* Pooling: an operand with more axes than channels whose layout differs from what the library
+ * writes. */
 static inline int ul_call_pools_apart(const struct ul_call *call)
 {
     struct ul_call_tensor dst = call->dst;
@@ -371,10 +374,10 @@ static inline int ul_call_pools_apart(const struct ul_call *call)
     return apart;
 }
 
-/* Those that compute this call wrongly. oneDNN 2.6: depthwise convolution by brdgmm reads an
- * operand with the dims of a result of one pixel as if every 16 channels began anew; in tile
- * registers, three dimensions with a zero point have wrong sums; steps of integers by
- * jit_uni_int8_1x1 are gathered by two threads in one place. */
+/* Implementations that compute this call wrongly. oneDNN 2.6: depthwise convolution by brdgmm reads
+ * an operand with the dims of a result of one pixel as if every 16 channels began anew; in tile
+ * registers, three dimensions with a zero point have wrong sums; two threads gather the steps of
+ * integers of jit_uni_int8_1x1 in one place. */
 static inline int ul_call_is_wrong_by(const struct ul_call *call, const char *implementation)
 {
     int64_t pixels = 1;
@@ -391,7 +394,7 @@ static inline int ul_call_is_wrong_by(const struct ul_call *call, const char *im
            (steps && strncmp(implementation, "jit_uni_int8_1x1", 16) == 0);
 }
 
-/* Also those, and pooling, which reads operands as if they lay like its result. */
+/* Those too, and for pooling those that read operands as if they were laid out like the result. */
 static inline int ul_call_refuses(const struct ul_call *call, const char *implementation)
 {
     if (ul_call_is_integer(call) && !ul_library_adds_exactly(implementation))
@@ -400,8 +403,8 @@ static inline int ul_call_refuses(const struct ul_call *call, const char *implem
            ul_call_is_wrong_by(call, implementation);
 }
 
-/* Scratch of a call: the copies of the source, the result and the weights, the library's own; each
- * begins at a multiple of 64. */
+/* The parts of a call's scratch: the copies of the source, the result and the weights, and the
+ * library's own; each begins at a multiple of 64. */
 static inline uint64_t ul_call_scratch_dst(const struct ul_call *call)
 {
     return (call->src_copy_bytes + 63) / 64 * 64;
@@ -423,8 +426,8 @@ static inline uint64_t ul_call_scratch_own(const struct ul_call *call)
 #define UL_CALL_SCRATCH_ALIGN 64
 #define UL_CALL_WORKSPACE_LOSS (UL_CALL_WORKSPACE_ALIGN - UL_CALL_SCRATCH_ALIGN)
 
-/* In front of that workspace: the sums of queries of a gradient of attention, which the library
- * forms. */
+/* In front of that workspace are the sums of queries of a gradient of attention, which the library
+ * forms, */
 static inline uint64_t ul_call_sums_bytes(const struct ul_call *call)
 {
     const int64_t *dims = call->src.dims;
@@ -435,7 +438,7 @@ static inline uint64_t ul_call_sums_bytes(const struct ul_call *call)
                      UL_CALL_WORKSPACE_ALIGN;
 }
 
-/* Or the slopes of a ReLU: a bit for each element of a result, whose rows begin at multiples of
+/* or the slopes of a ReLU: a bit for each element of a result, whose rows begin at multiples of
  * UL_CALL_MASK_BITS. */
 #define UL_CALL_MASK_BITS 128
 static inline int ul_call_has_mask(const struct ul_call *call)
@@ -456,7 +459,7 @@ static inline uint64_t ul_call_mask_bytes(int64_t rows, int64_t columns)
            UL_CALL_WORKSPACE_ALIGN;
 }
 
-/* What is in front of the workspace. */
+/* Bytes in front of the workspace. */
 static inline uint64_t ul_call_front_bytes(const struct ul_call *call)
 {
     if (ul_call_has_mask(call))
@@ -470,7 +473,7 @@ static inline uint64_t ul_call_workspace_bytes(const struct ul_call *call)
     return call->scratch_bytes > taken ? call->scratch_bytes - taken : 0;
 }
 
-/* Whether a kernel stands behind the call that does what the library did not. */
+/* Whether a kernel after the call does what the library did not. */
 static inline int ul_call_may_do_more(const struct ul_call *call)
 {
     return call->sums_of != UL_SUMS_OF_NONE || call->slopes_of != UL_SLOPES_OF_NONE;

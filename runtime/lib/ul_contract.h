@@ -21,7 +21,8 @@
 #include <arm_neon.h>
 #endif
 
-/* The smaller, and where in [0, run) 0 <= start + stride * i < extent holds: cuts [low, high). */
+/* The smaller one; and where in [0, run) 0 <= start + stride * i < extent holds: cuts [low,
+ * high). */
 static inline int64_t ul_run(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -40,8 +41,8 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
     *high = *high < end ? *high : end;
 }
 
-/* a * b + c of what the contractions add: floats are rounded as ul_fma_f32 says, in vectors too;
-   _half of vectors half as wide. */
+/* a * b + c as contractions add it: floats are rounded as ul_fma_f32 says, in vectors too; _half is
+   for vectors half as wide. */
 #define ul_sum_f32(a, b, c) ul_fma_f32(a, b, c)
 #define ul_sum_f64(a, b, c) ul_fma_f64(a, b, c)
 #define ul_sum_u32(a, b, c) ((a) * (b) + (c))
@@ -61,7 +62,7 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
 #define ul_sum_f32_half(a, b, c) ((a) * (b) + (c))
 #define ul_sum_f64_half(a, b, c) ((a) * (b) + (c))
 #elif defined(__FMA__) && UL_VECTOR_BYTES == 64 && !defined(UL_SUM_BY_LANES)
-/* With masks of all lanes, whose types are the compiler's. */
+/* By masks of all lanes; their types are the compiler's. */
 #if defined(__clang__)
 #define UL_SIXTEEN ((unsigned short)0xffff)
 #else
@@ -117,7 +118,7 @@ UL_SUM_LANES(f64, double, half, UL_LANES(double) / 2)
 /* One function for each size of tile, whatever the number of kernels in the program. */
 #define UL_TILE_OUTLINE static __attribute__((noinline, unused))
 
-/* The same for columns that fill half a vector at most: half the work where a machine computes wide
+/* The same for columns that fill at most half a vector: half the work where a machine computes wide
    vectors in two steps. */
 #if UL_VECTOR_BYTES > 16
 #define UL_IS_NARROW(type, cols) (2 * (cols) <= UL_LANES(type))
@@ -283,8 +284,8 @@ UL_SUM_LANES(f64, double, half, UL_LANES(double) / 2)
 
 #endif
 
-/* Copies count elements; where the source's buffer has `room` elements from there on, whole
-   vectors, so up to a vector more may be written: what lies behind is written later. */
+/* Copies count elements. Where the source's buffer has `room` elements from there on, it copies
+   whole vectors, so up to a vector more may be written: what is behind is written later. */
 #if UL_VECTOR_BYTES > 0
 #define UL_PACK(tag, type, vec, loose)                                                             \
     UL_INLINE void ul_pack_##tag(type *to, const type *from, int64_t count, int64_t room)          \
@@ -377,8 +378,8 @@ static inline void ul_pack_squares_u32(uint32_t *to, const uint32_t *from, int64
         }                                                                                          \
     }
 
-/* sums[r * row + c] += a[r * a_row + i * a_k] * b[i * pitch + c], i after i, so that b streams;
-   four rows of b at a time. */
+/* sums[r * row + c] += a[r * a_row + i * a_k] * b[i * pitch + c], one i after the other, so that b
+   streams; four rows of b at a time. */
 #define UL_ADD_ROWS(tag, type)                                                                     \
     UL_INLINE void ul_add_four_##tag(type *UL_RESTRICT sums, const type *a, int64_t a_k,           \
                                      const type *UL_RESTRICT b, int64_t pitch, int64_t cols)       \
@@ -428,7 +429,7 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
 #define ul_pack_even_f64(to, from, i, high) (i)
 #define ul_pack_even_u64(to, from, i, high) (i)
 
-/* to[i] = from[at + i * step] for i in [low, high), 0 for the other ones below cols. */
+/* to[i] = from[at + i * step] for i in [low, high), and 0 for the others below cols. */
 #define UL_PACK_ROW(tag, type)                                                                     \
     UL_INLINE void ul_pack_row_##tag(type *UL_RESTRICT to, const type *UL_RESTRICT from,           \
                                      int64_t at, int64_t step, int64_t low, int64_t high,          \
@@ -450,8 +451,8 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
             to[i] = 0;                                                                             \
     }
 
-/* sums[i] = the sum of weights[t] * from[i + taps[t]], t after t, for i below cols and up to four
-   vectors more. */
+/* sums[i] = the sum of weights[t] * from[i + taps[t]], one t after the other, for i below cols and
+   up to four vectors more. */
 #if UL_VECTOR_BYTES > 0
 #define UL_TAPS(tag, type, vec, loose)                                                             \
     static inline void ul_taps_##tag(type *sums, const type *from, const int32_t *taps,            \
@@ -534,8 +535,8 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
     }
 #endif
 
-/* sums[r] = the dot product of a and the row at b + r * pitch, for `rows` rows: as ul_dot_<tag>
-   adds, but four rows at a time, for one row alone waits for its own sums. */
+/* sums[r] = the dot product of a and the row at b + r * pitch, for `rows` rows: added as
+   ul_dot_<tag> does, but four rows at a time, since one row alone waits for its own sums. */
 #if UL_VECTOR_BYTES > 0
 #define UL_DOTS(tag, type, vec, loose)                                                             \
     UL_INLINE void ul_four_dots_##tag(type *sums, const type *a, const type *b, int64_t pitch,     \

@@ -25,8 +25,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Lines that are woven into a group of a panel: one for each of its k. */
-#define UL_LINE_BYTES 128 /* of block columns, and what whole vectors write behind them */
+/* Weaves lines into a group of a panel: one for each of its k. */
+#define UL_LINE_BYTES 128 /* for a block's columns, and what whole vectors write behind them */
 
 /* Four bytes of a row of a; the last group of a row that is read in place may have fewer. */
 UL_INLINE int32_t ul_int_group(const unsigned char *a)
@@ -75,7 +75,7 @@ UL_INLINE ul_iv ul_iv_step(int a_kind, int b_kind, ul_iv acc, ul_iv a, struct ul
     return ul_iv_pairs(ul_iv_pairs(acc, of_a.even, b.even), of_a.odd, b.odd);
 }
 
-/* What to begin a sum with whose b was shifted. */
+/* The start of a sum whose b was shifted. */
 UL_INLINE int32_t ul_int_shift(int a_kind, int b_kind, int32_t group)
 {
     if (!UL_INT_IS_SHIFTED(a_kind, b_kind))
@@ -94,7 +94,7 @@ UL_INLINE int32_t ul_int_shift_row(int a_kind, int b_kind, const unsigned char *
     return UL_INT_SHIFT * sum;
 }
 
-/* Accumulators of a tile: as many as stay in registers beside two of a and two for each vector of
+/* Accumulators of a tile: as many as stay in registers, beside two of a and two for each vector of
    b where bytes are taken apart. */
 #if UL_IV_REGISTERS == 32
 #define UL_INT_TILE_ROWS(a, b) ((a) == UL_INT_i16 || UL_INT_BY_BYTES(a, b) ? 8 : 4)
@@ -289,7 +289,7 @@ UL_INLINE void ul_int_taps(int a_kind, int b_kind, uint32_t *sums, const unsigne
     }
 }
 
-/* Lines of bytes to a group of a panel. */
+/* Weaves lines of bytes into a group of a panel. */
 static inline void ul_weave_u8(unsigned char *to, const void *lines)
 {
     const unsigned char *from = lines;
@@ -314,8 +314,8 @@ static inline int64_t ul_pack_even_u8(uint8_t *to, const uint8_t *from, int64_t 
     return i;
 }
 
-/* Groups of columns that lie along k, in squares of four by four: the first cols / 4 * 4 columns
-   of all whole groups; the group that is left is not written. */
+/* Packs groups of columns that lie along k, in squares of four by four: the first cols / 4 * 4
+   columns of all whole groups; the group that is left is not written. */
 static inline int64_t ul_pack_int_squares(unsigned char *to, const unsigned char *from, int64_t k,
                                           int64_t cols, int64_t stride)
 {
@@ -406,7 +406,7 @@ static inline void ul_weave_i16(unsigned char *to, const void *lines)
     }
 }
 
-/* The last group of a panel whose k fills `count` of its lines: 0: there is none. */
+/* Weaves the last group of a panel, whose k fills `count` of its lines; 0: there is none. */
 #define UL_WEAVE_REST(tag, group)                                                                  \
     static inline void ul_weave_rest_##tag(unsigned char *to, void *lines, int64_t count)          \
     {                                                                                              \
@@ -436,8 +436,8 @@ static inline void ul_pack_across_u8(unsigned char *to, const void *columns, int
     }
 }
 
-/* Packed integers of 2 and 4 bits (ul_scalar.h), of which `sign` is the highest bit or 0, as bytes:
-   vectors of 16 bytes of them, as many as there are; returns how many bytes these took. */
+/* Unpacks integers of 2 and 4 bits (ul_scalar.h) to bytes; `sign` is their highest bit, or 0. Does
+   so for all whole vectors of 16 bytes of them; returns how many bytes these took. */
 #if UL_INT_VECTORS
 typedef uint8_t ul_q_bytes __attribute__((vector_size(16)));
 
@@ -472,7 +472,7 @@ UL_INLINE int64_t ul_unpack_vectors(int8_t *to, const uint8_t *from, int64_t cou
 #define ul_unpack_vectors(to, from, count, bits, sign) 0
 #endif
 
-/* Those from the `first` on. */
+/* Unpacks those from `first` on. */
 #define UL_UNPACK(name, bits, sign)                                                                \
     static inline void ul_unpack_##name(int8_t *to, const uint8_t *from, int64_t first,            \
                                         int64_t count)                                             \
@@ -505,11 +505,11 @@ UL_INLINE void ul_pack_u8(uint8_t *to, const uint8_t *from, int64_t count, int64
         memcpy(to, from, (size_t)count);
         return;
     }
-    memcpy(to, from, 64); /* of a block's columns; what lies behind is written later */
+    memcpy(to, from, 64); /* for a block's columns; what is behind is written later */
 }
 
-/* A few bytes, which a call would cost more than they do: pieces of a power of two, the last of
-   which may begin in the one before. */
+/* Copies a few bytes, for which a call would cost more than the copy: pieces of a power of two, the
+   last of which may begin in the one before. */
 UL_INLINE void ul_copy_u8(uint8_t *UL_RESTRICT to, const uint8_t *UL_RESTRICT from, int64_t count)
 {
     int64_t i = 0;
@@ -544,14 +544,14 @@ UL_INLINE void ul_pack_inside_u8(uint8_t *UL_RESTRICT to, const uint8_t *UL_REST
         to[i] = from[at + i * step];
 }
 
-/* Rows of `cols` sums that lie `pitch` apart, moved to lie side by side. */
+/* Moves rows of `cols` sums that are `pitch` apart side by side. */
 static inline void ul_close_rows_u32(uint32_t *sums, int64_t rows, int64_t cols, int64_t pitch)
 {
     for (int64_t r = 1; r < rows; r++) {
         const uint32_t *const from = sums + r * pitch;
         uint32_t *const to = sums + r * cols;
         int64_t i = 0;
-        for (; i + 4 <= cols; i += 4) { /* read before anything behind is written */
+        for (; i + 4 <= cols; i += 4) { /* read before anything after it is written */
             uint32_t four[4];
             memcpy(four, from + i, sizeof four);
             memcpy(to + i, four, sizeof four);
@@ -569,7 +569,7 @@ UL_INLINE void ul_int_add_rows(int a_kind, int b_kind, uint32_t *sums, int64_t r
     for (int64_t i = 0; i < k; i += 4, a += 4, b += 4 * pitch) {
         const int64_t count = ul_min(k - i, 4);
         int32_t groups[UL_BLOCK_ROWS];
-        const unsigned char *from[4]; /* where k ends, any row by a zero */
+        const unsigned char *from[4]; /* after the end of k, any row times zero */
         for (int64_t j = 0; j < 4; j++)
             from[j] = b + (j < count ? j : 0) * pitch;
         for (int64_t r = 0; r < rows; r++)

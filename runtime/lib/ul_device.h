@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
  * What host code in C knows of a model that runs on a device: how a context is opened, loaded, run
- * and closed, and what the command line asks beside that. The generated model.c has one constant
- * struct ul_device; for target cuda its functions are those of ul_cuda.cu. Nothing here needs the
- * device's own headers.
+ * and closed, and what the command line asks besides. The generated model.c has one constant struct
+ * ul_device; for target cuda its functions are those of ul_cuda.cu. Nothing here needs the device's
+ * own headers.
  *
  *     open    finds and checks the device, opens the libraries, gets the arena: one allocation of
  *             exactly arena_bytes, or the caller's memory
@@ -33,11 +33,11 @@ struct ul_call;      /* ul_call.h */
 struct ul_context;   /* a model, set up on a device */
 struct ul_cuda_code; /* ul_cuda.h: what kernels.cu defines */
 
-/* What the program keeps in the arena beside its values: struct ul_cuda_state, at a multiple of 8,
-   behind it a byte for each region, and behind these what counts blocks. */
+/* What the program keeps in the arena besides its values: struct ul_cuda_state, at a multiple of 8,
+   then a byte for each region, and then what counts blocks. */
 #define UL_CUDA_STATE_BYTES 40u
 
-/* Addresses of buffers of the caller's that the model reads and writes in place (--io caller) are
+/* Addresses of the caller's buffers that the model reads and writes in place (--io caller) are
    multiples of this. */
 #define UL_DEVICE_BUFFER_ALIGN 16
 
@@ -48,21 +48,22 @@ struct ul_cuda_code; /* ul_cuda.h: what kernels.cu defines */
    an arena and a stream of its own. */
 struct ul_device_request {
     uint32_t number;       /* 1 + the number of the device; 0: the current one */
-    void *arena;           /* device memory of the caller's */
-    uint64_t arena_bytes;  /* of that */
+    void *arena;           /* the caller's device memory */
+    uint64_t arena_bytes;  /* bytes of that */
     void *stream;          /* the caller's cudaStream_t */
-    uint64_t margin_bytes; /* of an own arena: room on both sides; a multiple of its alignment */
+    uint64_t margin_bytes; /* room on both sides of an arena of its own; a multiple of its
+                              alignment */
     int plain;             /* 1: launch every run step by step, capture none */
     int timed;             /* 1: measure what `times` tells */
-    int measured;          /* 1: ask the driver too for what `memory` tells, where it says */
-    const char *choices;   /* a file of the algorithms that libraries were found fastest with */
+    int measured;          /* 1: also ask the driver for what `memory` tells, where it says */
+    const char *choices;   /* a file of the algorithms that were the libraries' fastest */
     int tune;              /* 1: measure and write that file */
 };
 
 /* Steps that are calls of a library. */
 struct ul_device_calls {
     uint32_t planned;
-    uint32_t own; /* of them, run by kernels of the program instead */
+    uint32_t own; /* of these, kernels of the program run so many instead */
 };
 
 /* A library that runs some of a model's calls. Its functions are named in a table so that a program
@@ -78,12 +79,12 @@ struct ul_device_library {
     void (*close)(void *handle);
     /* What it was compiled for: "cuBLASLt 13.1.0". */
     void (*describe)(char text[UL_DEVICE_TEXT_BYTES]);
-    /* What a user should know, as a sentence: that it is not there, or does not run all of its
-       calls, so that kernels of the program do. 0: nothing. */
+    /* What a user should know, as a sentence: that the library is not there, or does not run all of
+       its calls, so that kernels of the program do. 0: nothing. */
     int (*note)(const void *handle, char text[UL_DEVICE_TEXT_BYTES]);
-    /* None where it is not there. */
+    /* Counts none where the library is not there. */
     void (*count)(const void *handle, struct ul_device_calls *count);
-    /* What runs a step's call; NULL: it is not this library that does. */
+    /* What runs a step's call; NULL: this library does not. */
     const char *(*implementation)(const void *handle, uint32_t step, uint32_t call);
 };
 
@@ -94,20 +95,20 @@ struct ul_device_memory {
     uint64_t free_bytes;               /* now */
     uint64_t ready_free_bytes;         /* when the context was ready to run, its graph last made */
     uint64_t context_bytes;            /* what the device's own context took, code included */
-    int context_shared;                /* 1: total less free, with what other programs hold */
+    int context_shared;                /* 1: total less free bytes, with what other programs hold */
     uint32_t library_count;
     const char *library_names[UL_DEVICE_LIBRARY_LIMIT];
     uint64_t library_bytes[UL_DEVICE_LIBRARY_LIMIT]; /* that each handle took, at most */
     struct ul_device_calls calls_of[UL_DEVICE_LIBRARY_LIMIT];
     uint64_t allocated_bytes; /* the one allocation; 0: the caller's arena */
     uint64_t offload_bytes;   /* page-locked, of the host */
-    uint64_t granted_bytes;   /* that it took of the free ones */
-    uint64_t code_bytes; /* that set-up and the first run took: modules loaded late, local memory of
-                            threads */
+    uint64_t granted_bytes;   /* that it took of the free bytes */
+    uint64_t code_bytes;   /* that set-up and the first run took: modules loaded late, local memory
+                              of threads */
     uint64_t graph_bytes;  /* bytes that captured runs of all entry points took */
     uint64_t launch_count; /* of kernels and copies in a run; 0: no run */
-    uint64_t apart_count;  /* of steps that launch each round of their loops: not all blocks of one
-                              launch can be there at once */
+    uint64_t apart_count;  /* of steps that launch each round of their loops, since not all
+                              blocks of one launch can be there at once */
     uint64_t run_count;
     uint64_t replay_count;  /* runs that were replayed */
     uint64_t capture_count; /* how many runs were captured, over all entry points */
@@ -132,9 +133,9 @@ struct ul_device_functions {
     void (*close)(struct ul_context *context); /* NULL is nothing to close */
     /* The stream of its runs: the caller's, or its own. */
     void *(*stream)(const struct ul_context *context);
-    /* The entry point of that number (ul_model.h). Inputs and outputs in memory of the host or of
-       the device. NULL: it is in its place in the arena already, or stays there. With a hook, each
-       step is announced before it is launched, when all before it are done. */
+    /* Runs the entry point of that number (ul_model.h). Inputs and outputs are in memory of the
+       host or of the device; NULL: in their place in the arena already, or they stay there. With a
+       hook, each step is announced before it is launched, when all before it are done. */
     enum ul_result (*run)(struct ul_context *context, uint32_t entry, const void *const *inputs,
                           void *const *outputs, ul_step_hook *hook, void *hook_context,
                           struct ul_failure *failure);
@@ -142,7 +143,7 @@ struct ul_device_functions {
     enum ul_result (*run_steps)(struct ul_context *context, const void *const *inputs,
                                 void *const *outputs, double *step_seconds,
                                 struct ul_failure *failure);
-    /* Bytes of the arena, from its start; those of a margin have offsets beside it. */
+    /* Bytes of the arena, from its start; those of a margin have offsets outside of it. */
     enum ul_result (*read)(struct ul_context *context, int64_t offset_bytes, void *target,
                            uint64_t size_bytes, struct ul_failure *failure);
     enum ul_result (*write)(struct ul_context *context, int64_t offset_bytes, const void *bytes,
@@ -160,8 +161,8 @@ struct ul_device_functions {
     enum ul_result (*copy)(struct ul_context *context, const void *from, void *to,
                            uint64_t size_bytes, struct ul_failure *failure);
     /* offload_bytes of the host's memory, page-locked, that values are offloaded to; NULL: none
-     * are, or this process was forked from the one that has it. Between two runs none is on its
-     * way. */
+     * are, or this process was forked from the one that has it. No transfer is under way between
+     * two runs. */
     unsigned char *(*offload)(const struct ul_context *context);
     /* Memory of the host that copies are fastest with; NULL when there is none. */
     void *(*new_host)(struct ul_context *context, uint64_t size_bytes);
@@ -170,7 +171,7 @@ struct ul_device_functions {
     void (*times)(const struct ul_context *context, struct ul_device_times *times);
     /* What runs a step's library call; NULL: no library does. */
     const char *(*implementation)(const struct ul_context *context, uint32_t step, uint32_t call);
-    /* What a user should know of the model's library of that place. 0: nothing. */
+    /* What a user should know about the model's library number `library`. 0: nothing. */
     int (*note)(const struct ul_context *context, uint32_t library,
                 char text[UL_DEVICE_TEXT_BYTES]);
     /* What the program was compiled with, on one line. Needs no device. */
@@ -186,7 +187,7 @@ struct ul_device {
     uint32_t counter_bytes;  /* behind the region bytes, at a multiple of 4 */
     uint32_t is_faultless;   /* 1: no step reads an index or a count from data */
     uint32_t stream_count;   /* that steps run on; below 2: one */
-    uint32_t transfer_count; /* of a run: of values that are offloaded, and fetched back */
+    uint32_t transfer_count; /* in a run: transfers of values that are offloaded and fetched back */
     uint32_t library_count;  /* at most UL_DEVICE_LIBRARY_LIMIT */
     const struct ul_device_library *const *libraries;
     uint32_t call_count;
@@ -195,7 +196,7 @@ struct ul_device {
 
 extern const struct ul_device_functions ul_cuda_functions; /* ul_cuda.cu */
 
-/* The functions behind <prefix>_open, _run and _close. failure may be NULL. */
+/* What <prefix>_open, _run and _close call. failure may be NULL. */
 static inline enum ul_result ul_device_open(const struct ul_model *model,
                                             struct ul_context **context, void *arena, size_t bytes,
                                             void *stream, const struct ul_weights_source *source,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * A call in oneDNN's words: what the compiler asks the library about and the runtime makes a
- * primitive of are the same descriptor. For ul_dnnl.c and the compiler alone; needs oneDNN 2.x.
+ * A call in oneDNN's words: the compiler asks the library about the same descriptor that the
+ * runtime makes a primitive from. For ul_dnnl.c and the compiler alone; needs oneDNN 2.x.
  *
  * Ownership: the caller destroys desc->attr, also when describing fails. Failures: false, where the
  * library takes no such descriptor.
@@ -17,7 +17,8 @@
 /* The call in the library's words. */
 struct ul_dnnl_desc {
     dnnl_memory_desc_t src, weights, bias, dst;
-    dnnl_memory_desc_t posts[UL_CALL_POSTS]; /* those that read, by number of the post-operation */
+    dnnl_memory_desc_t posts[UL_CALL_POSTS]; /* those that are read, by number of the
+                                                post-operation */
     dnnl_primitive_attr_t attr;
     union {
         dnnl_convolution_desc_t convolution;
@@ -94,7 +95,7 @@ static inline bool ul_dnnl_post(dnnl_memory_desc_t *desc, const struct ul_call_t
     return ul_dnnl_plain(desc, &full);
 }
 
-/* Sums of weights behind the tiles, by the axes that they are of. */
+/* Puts sums of weights behind the tiles, by the axes that they run along. */
 static inline void ul_dnnl_put_sums(dnnl_memory_desc_t *desc, const struct ul_pack *layout)
 {
     int mask = 0;
@@ -223,7 +224,7 @@ static inline bool ul_dnnl_scale(dnnl_primitive_attr_t attr, const struct ul_cal
            dnnl_success;
 }
 
-/* Its zeros. */
+/* The zeros of a product of integers. */
 static inline bool ul_dnnl_shift(dnnl_primitive_attr_t attr, const struct ul_call *call)
 {
     const int32_t unknown = DNNL_RUNTIME_S32_VAL;
@@ -317,7 +318,7 @@ static inline bool ul_dnnl_make_op(struct ul_dnnl_desc *desc, const struct ul_ca
     case UL_CALL_MEAN_POOL:
     case UL_CALL_PADDED_MEAN_POOL:
         return ul_dnnl_make_pooling(desc, call->kind, &window);
-    case UL_CALL_ATTENTION: /* none of the library's */
+    case UL_CALL_ATTENTION: /* the library has none */
     case UL_CALL_ATTENTION_GRADIENT:
     case UL_CALL_NBITS:
         break;
@@ -342,7 +343,7 @@ static inline bool ul_dnnl_filters(dnnl_memory_desc_t *desc, const struct ul_cal
 }
 
 /* `any`: the library may choose the layout of the weights, or of their gradient. `scales`:
- * call->scale_count of them; what a primitive's layouts and scratch are does not depend on them. */
+ * call->scale_count of them; a primitive's layouts and scratch do not depend on them. */
 static inline bool ul_dnnl_describe(struct ul_dnnl_desc *desc, const struct ul_call *call, bool any,
                                     const float *scales)
 {

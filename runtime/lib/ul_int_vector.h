@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * Vectors of narrow integers: what machines multiply bytes with, and bring them side by side.
+ * Vectors of narrow integers: the instructions by which machines multiply bytes and bring them side
+ * by side.
  *
  * A vector is UL_IV_BYTES of groups, four bytes for each 32-bit lane. For each machine: ul_iv_all
  * (one group in all lanes), ul_iv_add, ul_iv_flip (128 more, or less, in each byte), ul_iv_split
@@ -52,8 +53,8 @@ typedef __m128i ul_iv;
 #define ul_iv_high(bits, a, b) UL_IV(unpackhi_epi##bits)(a, b)
 
 /* acc + the sum of unsigned by signed bytes, and of pairs of 16-bit integers, in each lane. gcc 12
-   copies accumulators before and behind the intrinsics, half the time of a loop, and stores some.
- */
+ * copies accumulators before and after the intrinsics, which is half the time of a loop, and stores
+ * some. */
 #if defined(__AVX512VNNI__) && UL_IV_BYTES == 64 && !defined(__clang__)
 #define UL_INT_BYTES 1
 UL_INLINE ul_iv ul_iv_bytes(ul_iv acc, ul_iv u, ul_iv s)
@@ -80,10 +81,11 @@ UL_INLINE ul_iv ul_iv_pairs(ul_iv acc, ul_iv a, ul_iv b)
 #define ul_iv_pairs(acc, a, b) UL_IV(add_epi32)(acc, UL_IV(madd_epi16)(a, b))
 #endif
 
-/* Has the machine an instruction for bytes of these kinds, and is it for signed b + 128? */
+/* Whether the machine has an instruction for bytes of these kinds, and whether that is for signed b
+ * + 128. */
 #define UL_INT_BY_BYTES(a, b) (UL_INT_BYTES && (a) != UL_INT_i16 && (a) + (b) != 2 * UL_INT_u8)
 #define UL_INT_IS_SHIFTED(a, b) (UL_INT_BY_BYTES(a, b) && (a) == UL_INT_i8 && (b) == UL_INT_i8)
-#define UL_INT_SHIFT (-128) /* times the sum of a: what that adds */
+#define UL_INT_SHIFT (-128) /* times the sum of a: what that adds to the result */
 
 UL_INLINE ul_iv ul_iv_dot(int a_kind, int b_kind, ul_iv acc, ul_iv a, ul_iv b)
 {
@@ -115,7 +117,7 @@ UL_INLINE struct ul_iv_groups ul_iv_split(int kind, ul_iv x)
     return groups;
 }
 
-/* Sums in that order to the order of columns: four squares of 128 bits, turned. */
+/* Brings sums in that order into the order of columns: four squares of 128 bits, transposed. */
 UL_INLINE void ul_iv_turn(ul_iv sums[4])
 {
 #if UL_IV_BYTES == 64
@@ -182,7 +184,7 @@ typedef int32x4_t ul_iv, ul_q;
 #define UL_INT_MIXES 0
 #endif
 
-/* Bytes of both signs without an instruction for them: unsigned b less 128 are signed. */
+/* Bytes of both signs without an instruction for them: unsigned b less 128 becomes signed. */
 #define UL_INT_BY_BYTES(a, b)                                                                      \
     (UL_INT_BYTES && (a) != UL_INT_i16 && (UL_INT_MIXES || (a) == UL_INT_i8 || (b) == UL_INT_u8))
 #define UL_INT_IS_SHIFTED(a, b)                                                                    \

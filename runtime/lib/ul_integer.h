@@ -118,8 +118,8 @@ UL_FEW(u4, 4, 0u)
         return base == 1 || base == -1 ? ul_ipow_##tag(base, (uint64_t)exponent & 1u) : (type)0;   \
     }
 
-/* To the right it rounds down, and so ends at 0 or -1; C leaves a shift of negative numbers to the
-   compiler. A count below 0, as unsigned, is too many bits as well. */
+/* A shift to the right rounds down, and so ends at 0 or -1; C leaves a shift of negative numbers to
+   the compiler. A count below 0 is too many bits as well, as unsigned. */
 #define UL_INTEGER_SHIFT(tag, type, wide)                                                          \
     UL_FUNCTION type ul_shl_##tag(type a, uint64_t count)                                          \
     {                                                                                              \
@@ -226,9 +226,9 @@ UL_FUNCTION uint8_t ul_f64_to_bool(double value)
 
 /* x rounded to the nearest whole number, ties to even, and within [low, high]; NaN counts as 0. The
    bounds are whole numbers of at most 2^22, low the smaller: then the bits of the sum with 1.5 *
-   2^23 are the number, and a loop of these is one of vectors. Bits of sums are in the order of the
-   sums, as signed integers, whose minimum and maximum every vector unit has; of floats a compiler
-   would have to keep NaN and -0. */
+   2^23 are the number, and a loop of these is one of vectors. As signed integers, the bits of sums
+   are in the order of the sums, and every vector unit has the minimum and maximum of integers; for
+   floats a compiler would have to keep NaN and -0. */
 UL_FUNCTION int32_t ul_quantize_f32(float x, float low, float high)
 {
     const int32_t least = (int32_t)ul_f32_bits(low + 12582912.0f);

@@ -4,14 +4,13 @@
  * checked indexes, and through ul_scalar.h what expressions of floats call.
  *
  * Invariants: no function has undefined behaviour for any argument, none touches errno or static
- * data. The only failure is an index out of range: clamped, and noted in the run.
- * Pure C99; GNU extensions (vectors, loop pragmas) stand behind #ifdef with a plain path beside.
+ * data. The only failure is an index out of range: clamped, and noted in the run. Pure C99; GNU
+ * extensions (vectors, loop pragmas) are inside #ifdef, with a plain path beside them.
  *
- * Bytes of the arena hold values of other types from step to step, which a compiler may not take to
- * lie apart for that, and NaN and infinities mean something. gcc is told the first here; a compiler
- * that can be told by its command line alone is asked for that, and says so by an error. model.c
- * includes this before all else.
- */
+ * Bytes of the arena hold values of other types from step to step, so a compiler must not assume
+ * that different types lie apart; and NaN and infinities have a meaning. gcc is told the first
+ * here; a compiler that can be told by its command line alone is asked for that, and says so by an
+ * error. model.c includes this before all else. */
 #ifndef UL_KERNEL_H
 #define UL_KERNEL_H
 
@@ -39,8 +38,8 @@
 /* UL_IVDEP stands in front of a loop whose iterations do not depend on each other, UL_NO_UNROLL in
  * front of one that must not be unrolled, UL_IVDEP_ROLLED where both hold. gcc unrolls loops of few
  * rounds before it looks for vectors, and then branches in them. gcc 12 also miscompiles sums of
- * integers in such a loop: what is added to them after it reaches only some of the vectors' lanes.
- */
+ * integers in such a loop: what is added to them after the loop reaches only some of the vectors'
+ * lanes. */
 #if defined(__clang__)
 #define UL_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #define UL_IVDEP_ROLLED UL_IVDEP
@@ -79,16 +78,16 @@
             (run)->hook((run)->hook_context, (number));                                            \
     } while (0)
 
-/* The object of `type` at an offset of the arena, of a caller's input or of an output. */
+/* The object of `type` at an offset of the arena, of a caller's input, or of an output. */
 #define UL_AT(type, arena, offset_bytes) ((type *)(void *)((arena) + (offset_bytes)))
 #define UL_IN(type, run, number, offset_bytes)                                                     \
     ((const type *)(const void *)((const unsigned char *)(run)->inputs[number] + (offset_bytes)))
 #define UL_OUT(type, run, number, offset_bytes)                                                    \
     ((type *)(void *)((unsigned char *)(run)->outputs[number] + (offset_bytes)))
 
-/* In front of an array of a kernel's own. gcc 12 stores whole vectors to such arrays, of functions
- * that call nothing and keep them below the stack pointer, where it has aligned neither; arrays
- * that ask for more than the stack has are aligned. */
+/* Put it in front of a kernel's own array. In functions that call nothing, gcc 12 keeps such arrays
+ * below the stack pointer and stores whole vectors to them, although neither is aligned; arrays
+ * that ask for more alignment than the stack has are aligned. */
 #if defined(__GNUC__) && defined(__x86_64__)
 #define UL_LOCAL __attribute__((aligned(32)))
 #else

@@ -31,15 +31,14 @@
  * where it has no implementation for the planned layouts. */
 enum ul_result ul_library_init(const struct ul_library *library, void *arena, uint32_t threads,
                                struct ul_failure *failure);
-/* Behind it, for the calls that it passed over: those with scales per channel, which are read from
- * the arena now and kept. After a failure ul_library_done is still to be called. */
+/* Call it after that, for the calls that were passed over: those with scales per channel, which are
+ * now read from the arena and kept. After a failure ul_library_done must still be called. */
 enum ul_result ul_library_init_scaled(const struct ul_library *library, void *arena,
                                       struct ul_failure *failure);
 void ul_library_done(const struct ul_library *library, void *arena);
-/* UL_NOT_READY where the arena has no state: NULL stands in its place.
- * The library's code is made for one number of threads, and computes wrong sums in a smaller team.
- * UL_THREADS_MISSING where OpenMP would give one: in a parallel region of the caller, when set-up
- * was outside of any. */
+/* UL_NOT_READY where the arena has no state: NULL is in its place. The library's code is made for
+ * one number of threads, and computes wrong sums in a smaller team. UL_THREADS_MISSING where OpenMP
+ * would give a smaller team: in a parallel region of the caller, when set-up was outside of any. */
 enum ul_result ul_library_ready(const struct ul_library *library, const void *arena,
                                 struct ul_failure *failure);
 /* Runs call `index`. args: src, weights, bias, dst, then the tensors of the post-operations that

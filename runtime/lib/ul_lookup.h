@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
  * Bytes looked up in tables of 256: to[i] = table[from[i]], a vector of them at once where the
- * machine looks up bytes (vpermi2b). `to` may be `from`, and shares no byte with it else.
- * Nothing fails. Pure C99 where there are no vectors.
- */
+ * machine looks up bytes (vpermi2b). `to` may be `from`; else the two share no byte. Nothing fails.
+ * Pure C99 where there are no vectors. */
 #ifndef UL_LOOKUP_H
 #define UL_LOOKUP_H
 

@@ -66,34 +66,35 @@ enum ul_result {
     UL_WEIGHTS_WRONG_HASH,  /* damaged, or another model's */
     UL_INPUT_MISSING,       /* tensor = the input whose pointer is NULL and must not be */
     UL_OUTPUT_MISSING,      /* tensor = the output whose pointer is NULL and must not be */
-    UL_LIBRARY_NEEDS_MORE,  /* needed_bytes, available_bytes of scratch; tensor = the call */
+    UL_LIBRARY_NEEDS_MORE,  /* needed_bytes, available_bytes: scratch; tensor = the call */
     UL_LIBRARY_UNSUPPORTED, /* no implementation for what was planned; tensor = the call */
     UL_LIBRARY_FAILED,      /* out of memory, most likely */
     UL_THREADS_MISSING,     /* needed_bytes, available_bytes: numbers of threads, not bytes */
     UL_NOT_READY,           /* the arena was not set up, or its set-up failed, or was given back */
     UL_DEVICE_MISSING,      /* there is none, or none of this number; tensor = the number */
     UL_DEVICE_TOO_OLD,      /* needed_bytes, available_bytes: compute capabilities, 80 for 8.0 */
-    UL_DEVICE_NO_CODE,      /* the program has no code for the device; available_bytes: likewise */
+    UL_DEVICE_NO_CODE,      /* the program has no code for the device; available_bytes: its
+                               compute capability */
     UL_DRIVER_TOO_OLD,      /* needed_bytes, available_bytes: versions of CUDA, 13000 for 13.0 */
     UL_DEVICE_FULL,         /* needed_bytes, available_bytes of the device's memory */
     UL_DEVICE_FAILED,       /* a call of the device's runtime; detail */
     UL_LIBRARY_MISSING,     /* a library of the device is not installed; detail */
-    UL_CHOICES_INVALID,     /* a file of choices does not serve; detail, tensor: its line */
+    UL_CHOICES_INVALID,     /* a file of choices does not fit; detail, tensor: its line */
     UL_CHOICES_UNWRITTEN,   /* it cannot be written; detail */
     UL_ARENA_ELSEWHERE,     /* the arena is not memory of the device */
     UL_INPUT_ELSEWHERE, /* --io caller: input `tensor` is no such memory, or not at a multiple of 16
                          */
-    UL_OUTPUT_ELSEWHERE, /* likewise of an output */
+    UL_OUTPUT_ELSEWHERE, /* the same for an output */
     UL_BUFFERS_APART,    /* --io caller: input `tensor` and the output that overwrites it were given
                             two buffers */
     UL_OFFLOAD_TOO_SMALL,    /* needed_bytes, available_bytes to offload to; 0: nothing was given */
-    UL_OFFLOAD_FAILED,       /* a transfer failed: the run's results are none, and the state of a
+    UL_OFFLOAD_FAILED,       /* a transfer failed: the run has no results, and the state of a
                                 training is lost */
     UL_DATA_FAULT,           /* the run is complete, but a value in the data was out of bounds */
     UL_CHECKPOINT_UNWRITTEN, /* the callback failed to write (ul_train.h) */
     UL_CHECKPOINT_UNREADABLE, /* the callback failed to read */
-    UL_CHECKPOINT_INVALID,    /* this is none, or it is damaged */
-    UL_CHECKPOINT_OTHER,      /* needed_bytes, available_bytes: of other parameters, or another
+    UL_CHECKPOINT_INVALID,    /* this is no checkpoint, or it is damaged */
+    UL_CHECKPOINT_OTHER,      /* needed_bytes, available_bytes: for other parameters, or another
                                  optimizer */
     UL_PROCESSOR_LACKS        /* what the library was compiled for; detail: the feature */
 };
@@ -107,7 +108,7 @@ enum ul_fault {
                         that come from it are 0 */
     UL_FAULT_PLACE   /* an index outside [0, fault_limit), where none counts from the end */
 };
-/* The index, of one element, that kernels note for the last. */
+/* The index, into an axis of one element, by which kernels note UL_FAULT_BRANCH. */
 #define UL_NO_BRANCH_INDEX (-INT64_C(0x4e6f4272616e6368))
 
 /* All fields are set by every call that takes one; those that do not apply are 0 or NULL. */
@@ -121,10 +122,10 @@ struct ul_failure {
     enum ul_fault fault;
     int64_t fault_value;
     int64_t fault_limit;
-    const char *detail; /* of a device or its library, in its own words; NULL: none */
+    const char *detail; /* a device's or its library's own words; NULL: none */
 };
 
-/* Says so in *failure. */
+/* Notes the failure in *failure. */
 static inline enum ul_result ul_fail(struct ul_failure *failure, enum ul_result result,
                                      uint64_t needed_bytes, uint64_t available_bytes)
 {
@@ -140,12 +141,13 @@ enum ul_space {
     UL_SPACE_INPUT = 1,  /* the caller's input buffer number `index` (--io caller) */
     UL_SPACE_OUTPUT = 2, /* the caller's output buffer number `index` (--io caller) */
     UL_SPACE_ROM = 3,    /* read-only weights, outside the arena (--weights rom) */
-    UL_SPACE_PART = 4,   /* of views: a part of this place in the arena, which one depends on the
-                            round of a loop */
-    UL_SPACE_OFFLOAD = 5 /* at an offset of what values are offloaded to (ul_offload.h) */
+    UL_SPACE_PART = 4,   /* for views: a part of this place in the arena; which part depends on
+                            the round of a loop */
+    UL_SPACE_OFFLOAD = 5 /* at an offset of the memory that values are offloaded to
+                            (ul_offload.h) */
 };
 
-/* Which way bytes go: to a place beside the caller's, or from there. */
+/* Which way bytes go: to a place outside of the arena, or from there. */
 enum ul_direction { UL_OFFLOAD_SAVE, UL_OFFLOAD_LOAD };
 
 /* Whether it is a buffer that the caller hands over for each run. */
@@ -161,15 +163,15 @@ struct ul_rt_tensor {
     uint32_t rank;
     const int64_t *dims;
     uint64_t size_bytes;
-    enum ul_space space; /* UL_SPACE_ARENA: it lives at offset_bytes, UL_SPACE_OFFLOAD: there, of
-                            what is offloaded to; else in the caller's buffer */
+    enum ul_space space; /* UL_SPACE_ARENA: it is at offset_bytes; UL_SPACE_OFFLOAD: there, in
+                            the memory that values are offloaded to; else in the caller's buffer */
     uint64_t offset_bytes;
-    uint32_t donated; /* of an input: 1 + the output that overwrites it where it lies; of such an
-                         output: 1 + that input, or UL_DONATED_WEIGHT; 0: neither */
+    uint32_t donated; /* for an input, 1 + the output that overwrites it where it lies; for such
+                         an output, 1 + that input, or UL_DONATED_WEIGHT; 0: neither */
 };
 
-/* The output overwrites a weight: it lies in the arena with any --io, is what the weights file says
-   after init, and changed by each run. */
+/* The output overwrites a weight: it is in the arena with any --io, is what the weights file says
+   after init, and each run changes it. */
 #define UL_DONATED_WEIGHT UINT32_MAX
 
 struct ul_pack; /* ul_call.h */
@@ -218,7 +220,7 @@ enum ul_row {
     UL_ROW_SCRATCH,
     UL_ROW_INPUTS,
     UL_ROW_OUTPUTS,
-    UL_ROW_OTHER_MODELS, /* of models that share the arena: none of this one's bytes */
+    UL_ROW_OTHER_MODELS, /* for models that share the arena: none of this one's bytes */
     UL_ROW_ALIGNMENT,
     UL_ROW_HOLES,
     UL_ROW_COUNT
@@ -227,10 +229,10 @@ enum ul_row {
 #define UL_RANGE_NONE UINT32_MAX
 
 /* One place in the arena and the steps [live_begin, live_end) during which it is taken. Weights and
-   persistent values live in [0, step_count). A byte of scratch may be written by its step alone.
-   Two ranges that live at the same step and share bytes are in one chain: the later one takes over
-   the first bytes of ranges[alias], at its first step, which is the last one of the other. There,
-   the older range has the bytes and the newer one names the row. */
+   persistent values live in [0, step_count). Only its step may write a byte of scratch. Two ranges
+   that live at the same step and share bytes are in one chain: the later one takes over the first
+   bytes of ranges[alias], at its first step, which is the last one of the other. At that step the
+   older range has the bytes, and the newer one names the row. */
 struct ul_range {
     const char *value;
     enum ul_row row;
@@ -255,7 +257,7 @@ struct ul_rt_view {
 /* One step. It may write its views and the scratch ranges that live at it, nothing else. */
 struct ul_step {
     const char *name;    /* unique in the model */
-    const char *kernel;  /* the C function, of a library call what was planned; may be shared */
+    const char *kernel;  /* the C function; for a library call, what was planned; may be shared */
     const char *node;    /* the ONNX node that it comes from (the last one, when fused) */
     const char *op;      /* that node's operator, or several joined by '+' */
     uint32_t view_begin; /* its views are views[view_begin] ... */
@@ -291,11 +293,12 @@ struct ul_run {
 
 typedef void ul_steps(unsigned char *arena, struct ul_run *run);
 
-/* What may be called of a model, all or some of its steps: it takes the inputs and makes the
-   outputs of these numbers. Callers hand over all pointers, by number; it looks at its own. */
+/* An entry: all or some steps of the model, which may be called. It takes the inputs and makes
+   the outputs with these numbers. Callers hand over all pointers, by number; an entry looks at
+   its own. */
 struct ul_entry {
     const char *name;
-    ul_steps *steps; /* NULL: there are none, or a device has them */
+    ul_steps *steps; /* NULL: there are none, or they are on a device */
     const uint32_t *inputs;
     const uint32_t *outputs;
     uint32_t input_count;
@@ -440,8 +443,8 @@ struct ul_library {
     /* Makes the primitives of all calls, for `threads` threads. */
     enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
                            struct ul_failure *failure);
-    /* The same for calls whose scales are weights: once these are in the arena. NULL: there are
-     * none such. */
+    /* The same for calls whose scales are weights, once these are in the arena. NULL: there are
+     * none. */
     enum ul_result (*init_scaled)(const struct ul_library *library, void *arena,
                                   struct ul_failure *failure);
     void (*done)(const struct ul_library *library, void *arena);
@@ -449,38 +452,38 @@ struct ul_library {
      * threads than at set-up. */
     enum ul_result (*ready)(const struct ul_library *library, const void *arena,
                             struct ul_failure *failure);
-    /* What runs a call, which need not be what was planned; NULL: that is not the library's. */
+    /* What runs a call, which need not be what was planned; NULL: the library does not run it. */
     const char *(*implementation)(const struct ul_library *library, const void *arena,
                                   uint32_t index);
     /* Bytes that the library took for itself at set-up, for --memory. */
     uint64_t (*heap_bytes)(const struct ul_library *library, const void *arena);
 };
 
-/* What a run asks where values leave the arena; functions of ul_offload.h. */
+/* What a run calls where values leave the arena; functions of ul_offload.h. */
 struct ul_offloading {
     enum ul_result (*attach)(const struct ul_model *model, void *arena,
                              const struct ul_offload *offload, struct ul_failure *failure);
     const struct ul_offload *(*of)(const struct ul_model *model, const void *arena);
-    /* size_bytes of `bytes` to offset_bytes there, or from there; 0 for success. */
+    /* Moves size_bytes between `bytes` and offset_bytes there; 0 for success. */
     int (*save)(const struct ul_offload *offload, uint64_t offset_bytes, void *bytes,
                 uint64_t size_bytes);
     int (*load)(const struct ul_offload *offload, uint64_t offset_bytes, void *bytes,
                 uint64_t size_bytes);
-    void (*finish)(struct ul_run *run); /* until nothing is under way */
+    void (*finish)(struct ul_run *run); /* waits until nothing is under way */
 };
 
-/* The next bytes of what is read, *size_bytes of them, which stay until the next call; NULL: that
-   was all, or it cannot be read. */
+/* The next *size_bytes bytes of what is read, which stay until the next call; NULL: that was all,
+   or it cannot be read. */
 typedef const unsigned char *ul_next_piece(void *reader, uint64_t *size_bytes);
 
 struct ul_model {
     const char *name;
-    const char *compiler; /* "ullage 0.1.0" */
-    const char *target;   /* "c" */
-    enum ul_rt_type
-        storage;  /* of f32 in memory, where 16 bits do: UL_TYPE_F16 or UL_TYPE_BF16; else 0 */
-    int declared; /* the model itself has these 16 bits */
-    int tf32;     /* products of f32 may round their factors to 11 bits */
+    const char *compiler;    /* "ullage 0.1.0" */
+    const char *target;      /* "c" */
+    enum ul_rt_type storage; /* the type that f32 is stored in, where that has 16 bits: UL_TYPE_F16
+                                or UL_TYPE_BF16; else 0 */
+    int declared;            /* the model itself has this type */
+    int tf32;                /* products of f32 may round their factors to 11 bits */
     unsigned char model_sha256[32];
     unsigned char plan_sha256[32];
     uint64_t arena_bytes;
@@ -488,7 +491,7 @@ struct ul_model {
     uint64_t rom_bytes;                  /* weights outside the arena */
     uint64_t offload_bytes;              /* of values that leave the arena; 0: none does */
     uint64_t offload_state_offset_bytes; /* in the arena: the place of a pointer */
-    const char *offload_file;            /* where the command line has them; NULL: memory */
+    const char *offload_file;            /* where the command line puts them; NULL: in memory */
 
     uint64_t payload_bytes; /* stored weights; 0: there is no weights file */
     uint64_t payload_hash;
@@ -496,8 +499,8 @@ struct ul_model {
     const struct ul_splat *splats;
     uint32_t section_count;
     uint32_t splat_count;
-    /* Eight bytes of a weight that no run changes, as set-up leaves them in the arena, and where:
-       what a run tells by that there was one. All 0: there are none that could tell. */
+    /* Eight bytes of a weight that no run changes, as set-up leaves them in the arena, and where
+       they are: by these a run tells that the arena was set up. All 0: no bytes could tell. */
     uint64_t mark_offset_bytes;
     unsigned char mark[8];
 
@@ -507,14 +510,15 @@ struct ul_model {
     const struct ul_rt_tensor *outputs;
 
     uint32_t thread_count;          /* that the plan was made for; 0: the same as 1 */
-    uint32_t (*thread_limit)(void); /* those that the caller may use now; NULL: thread_count */
-    void (*start_threads)(uint32_t threads); /* so that the first run does not; NULL: nothing */
+    uint32_t (*thread_limit)(void); /* how many the caller may use now; NULL: thread_count */
+    void (*start_threads)(uint32_t threads); /* so that the first run need not; NULL: nothing to
+                                                do */
 
-    /* What some models have and others do without; NULL: this one does. */
+    /* What some models have and others do without; NULL: this one does without. */
     enum ul_result (*load)(const struct ul_model *model, const struct ul_weights_source *source,
                            unsigned char *arena, struct ul_failure *failure); /* ul_weights.h */
     /* Packs a weight as it is read: ul_pack.h, ul_winograd_pack.h. Returns how many of its bytes
-       are in the file's order of bytes still. */
+       still have the file's byte order. */
     uint64_t (*pack)(const struct ul_pack *pack, unsigned char *target, ul_next_piece *next,
                      void *reader);
     const struct ul_library *library;
@@ -540,10 +544,12 @@ struct ul_model {
     uint32_t operand_count;
     const struct ul_step *steps;
     const struct ul_range *ranges;
-    const struct ul_range *offload_ranges; /* offsets are those of what is offloaded to */
+    const struct ul_range *offload_ranges; /* offsets are those in the memory that values are
+                                              offloaded to */
     const struct ul_rt_view *views;
     const int64_t *shapes;
-    const uint32_t *operands; /* numbers of ranges: of steps, then of what stands between steps */
+    const uint32_t *operands; /* numbers of ranges: those of steps, then those of what comes
+                                 between steps */
     uint32_t bare_begin;      /* from here on: conditions of branches, read before a step begins */
     uint64_t row_bytes[UL_ROW_COUNT]; /* sum = arena_bytes */
     uint32_t peak_step;               /* the step at which the rows were taken */
@@ -567,8 +573,7 @@ static inline int ul_is_set_up(const struct ul_model *model, uint32_t entry)
  * copies size_bytes from offset_bytes of the file into target and returns 0, anything else for
  * failure. Bytes before the payload (a program's own code) are allowed. `map`, which may be NULL,
  * is a `read` for large sections that may leave the bytes in the file until they are used: they
- * stay what they are as long as the arena lives. It returns anything but 0 where it cannot.
- */
+ * must stay the same as long as the arena lives. It returns anything but 0 where it cannot. */
 typedef int ul_read(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes);
 
 struct ul_weights_source {
@@ -579,14 +584,14 @@ struct ul_weights_source {
     ul_read *map;
 };
 
-/* Copies size_bytes to offset_bytes of a file; 0 for success. What is saved comes from front to
-   back, but for the head of the file, which is last. */
+/* Copies size_bytes to offset_bytes of a file; 0 for success. Saved bytes come from front to back,
+   but for the head of the file, which comes last. */
 typedef int ul_write(void *context, uint64_t offset_bytes, const void *bytes, uint64_t size_bytes);
 
-/* Where a training stands, beside what lies in the arena (ul_train.h). It is the caller's. */
+/* How far a training is, besides what is in the arena (ul_train.h). It belongs to the caller. */
 struct ul_trainer {
     uint64_t step;        /* updates that are done */
-    uint32_t micro_batch; /* runs that are done of the next one; 0 between updates */
+    uint32_t micro_batch; /* runs of the next update that are done; 0 between updates */
     uint64_t seed;        /* of everything random in a step; below 2^53 */
     double learning_rate; /* before schedules */
 };

@@ -37,7 +37,7 @@ struct ul_packer_digit {
 struct ul_packer_axis {
     int64_t size;
     int64_t at;
-    int64_t sum_stride; /* of the tables of sums */
+    int64_t sum_stride; /* in the tables of sums */
     uint32_t digit_count;
     struct ul_packer_digit digits[UL_PACK_BLOCKS + 1];
 };
@@ -55,7 +55,7 @@ struct ul_packer {
 static inline void ul_packer_axis_init(struct ul_packer_axis *axis, const struct ul_pack *pack,
                                        uint32_t d)
 {
-    int64_t inner = 1; /* elements of the tile behind block b */
+    int64_t inner = 1; /* elements of the tile inside of block b */
     memset(axis, 0, sizeof *axis);
     axis->size = pack->dims[d];
     axis->sum_stride = pack->sum_strides[d];
@@ -71,7 +71,8 @@ static inline void ul_packer_axis_init(struct ul_packer_axis *axis, const struct
     axis->digits[axis->digit_count++].stride = pack->strides[d];
 }
 
-/* The axes that count: none of one element, rows in one. At least one. */
+/* Finds the axes that count: none of one element, and rows that are one axis as one. There is at
+ * least one. */
 static inline void ul_packer_axes_init(struct ul_packer *packer, const struct ul_pack *pack)
 {
     packer->rank = 0;
@@ -97,7 +98,7 @@ static inline void ul_packer_axes_init(struct ul_packer *packer, const struct ul
     }
 }
 
-/* Tiles of axis `d`, and elements of each along it. */
+/* Tiles of axis `d`, and how many elements each has along it. */
 static inline int64_t ul_packer_tiles(const struct ul_pack *pack, uint32_t d, int64_t *block)
 {
     *block = 1;
@@ -107,7 +108,7 @@ static inline int64_t ul_packer_tiles(const struct ul_pack *pack, uint32_t d, in
     return (pack->dims[d] + *block - 1) / *block;
 }
 
-/* Zeros the tiles at the end of axis `d`, which elements fill in part only. */
+/* Zeros the tiles at the end of axis `d` that elements fill only in part. */
 static inline void ul_packer_zero_edge(const struct ul_pack *pack, uint32_t d,
                                        int64_t tile_elements, unsigned char *target)
 {
@@ -131,7 +132,7 @@ static inline void ul_packer_zero_edge(const struct ul_pack *pack, uint32_t d,
     }
 }
 
-/* Zeros what no element falls on (and some of what will be overwritten). */
+/* Zeros what no element lands on (and some of what will be overwritten). */
 static inline void ul_packer_zero_padding(const struct ul_pack *pack, unsigned char *target)
 {
     int64_t tile_elements = 1, tile_count = 1, block;
@@ -163,8 +164,8 @@ static inline void ul_packer_init(struct ul_packer *packer, const struct ul_pack
     }
 }
 
-/* Goes `count` elements along an axis; they end at most at its end, and at the end of its finest
-   digit. A whole axis starts over, which is told by 1. */
+/* Goes `count` elements along an axis, at most to its end, and to the end of its finest digit.
+   Returns 1 when the whole axis starts over. */
 static inline int ul_packer_step(struct ul_packer *packer, struct ul_packer_axis *axis,
                                  int64_t count)
 {
@@ -192,7 +193,7 @@ static inline int ul_packer_step(struct ul_packer *packer, struct ul_packer_axis
     return 0;
 }
 
-/* Copies elements to places of one distance. */
+/* Copies elements to places that are one distance apart. */
 static inline void ul_packer_copy(unsigned char *target, int64_t stride,
                                   const unsigned char *elements, int64_t count,
                                   size_t element_bytes)
@@ -210,7 +211,7 @@ static inline void ul_packer_copy(unsigned char *target, int64_t stride,
         memcpy(target + i * stride * 4, elements + i * 4, 4);
 }
 
-/* One weight, or the sum of several, to its word of each table. */
+/* Adds one weight, or the sum of several, to its word in each table. */
 static inline void ul_packer_sum(const struct ul_packer *packer, int64_t word, int64_t weight)
 {
     const struct ul_pack *pack = packer->sums;
@@ -269,7 +270,7 @@ static inline void ul_packer_add(struct ul_packer *packer, const unsigned char *
     }
 }
 
-/* What ul_model's `pack` is: all pieces of a weight to their places. */
+/* What ul_model's `pack` is: brings all pieces of a weight to their places. */
 static inline uint64_t
 ul_packer_take(const struct ul_pack *pack, unsigned char *target,
                const unsigned char *(*next)(void *reader, uint64_t *size_bytes), void *reader)

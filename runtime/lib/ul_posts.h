@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * Functions behind a call, computed by the program itself: those with an exponential, which the
- * library's own code takes two to three times as long for (oneDNN 2.6 on Zen 4: 0.35-0.55 ns an
+ * Functions after a call that the program computes itself: those with an exponential, for which the
+ * library's own code takes two to three times as long (oneDNN 2.6 on Zen 4: 0.35-0.55 ns an
  * element, here 0.18-0.25).
  *
- * Invariants: every element is computed alone and alike, so that the bits depend on no cut and no
- * number of threads. NaN gives NaN, and infinities what ONNX's formulas give.
- * Units: counts in elements. Ownership: all memory is the caller's. Nothing fails. Pure C99.
- */
+ * Invariants: every element is computed by itself and in the same way, so that its bits depend
+ * neither on how the work is cut nor on the number of threads. NaN gives NaN, and infinities give
+ * what ONNX's formulas give. Units: counts in elements. Ownership: all memory is the caller's.
+ * Nothing fails. Pure C99. */
 #ifndef UL_POSTS_H
 #define UL_POSTS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
  * What the generated model.c is made of besides its kernels: the functions behind <prefix>_init and
- * <prefix>_run, and what these check on every target. What some models alone have they reach
+ * <prefix>_run, and what these check on every target. Parts that only some models have are reached
  * through struct ul_model: weights to load, a library of calls, values that are offloaded.
  *
  *     int model_init(void *arena, size_t bytes, const struct ul_weights_source *weights,
@@ -124,8 +124,8 @@ static inline enum ul_result ul_run_fail_tensor(struct ul_failure *failure, enum
     return ul_fail(failure, result, size_bytes, 0);
 }
 
-/* Buffers that live with the caller (--io caller) cannot be NULL; where an output overwrites an
-   input, both are one. */
+/* Buffers that the caller keeps (--io caller) cannot be NULL; where an output overwrites an input,
+   both are the same buffer. */
 static inline enum ul_result ul_run_check_buffers(const struct ul_model *model,
                                                   const struct ul_entry *entry,
                                                   const void *const *inputs, void *const *outputs,
@@ -150,7 +150,7 @@ static inline enum ul_result ul_run_check_buffers(const struct ul_model *model,
     return UL_OK;
 }
 
-/* What set-up takes is 0 until it is given. */
+/* What set-up is to be given is 0 until then. */
 static inline void ul_run_clear_kept(const struct ul_model *model, unsigned char *arena)
 {
     for (uint32_t e = 0; e < model->entry_count; e++) {
@@ -162,7 +162,7 @@ static inline void ul_run_clear_kept(const struct ul_model *model, unsigned char
     }
 }
 
-/* Hands a data fault of `run` to the caller, or that a transfer failed. */
+/* Hands to the caller that a transfer failed, or a data fault of `run`. */
 static inline enum ul_result ul_run_finish(const struct ul_model *model, const struct ul_run *run,
                                            struct ul_failure *failure)
 {
@@ -179,8 +179,8 @@ static inline enum ul_result ul_run_finish(const struct ul_model *model, const s
     return UL_DATA_FAULT;
 }
 
-/* The threads of a run that asks for `asked` of them, 0 for as many as the model and its caller
-   allow: the plan holds the scratch of thread_count threads and no more. */
+/* How many threads a run has that asks for `asked`, where 0 means as many as the model and its
+   caller allow: the plan holds the scratch of thread_count threads and no more. */
 static inline uint32_t ul_run_threads(const struct ul_model *model, uint32_t requested)
 {
     uint32_t threads = requested;
@@ -191,8 +191,8 @@ static inline uint32_t ul_run_threads(const struct ul_model *model, uint32_t req
     return threads != 0 ? threads : 1;
 }
 
-/* No state of the library's yet, whatever else fails: a run and the end of the arena look there;
-   nothing to offload to either. */
+/* The library has no state yet, whatever else fails: a run and the end of the arena look there.
+   There is nothing to offload to either. */
 static inline void ul_run_clear_state(const struct ul_model *model, void *arena, size_t bytes)
 {
     const void *none = NULL;
@@ -205,8 +205,9 @@ static inline void ul_run_clear_state(const struct ul_model *model, void *arena,
 }
 
 /* The first half of making `arena` ready for runs with `threads` threads (see ul_run_threads):
-   checks it, has the library make what it needs. All that this touches of the arena is the place of
-   the library's state, and that of what values are offloaded to, which is attached behind it. */
+   checks it, has the library make what it needs. It touches nothing in the arena but the place of
+   the library's state, and the place of the memory that values are offloaded to, which is attached
+   after that. */
 static inline enum ul_result ul_run_begin_init(const struct ul_model *model, void *arena,
                                                size_t bytes, uint32_t threads,
                                                struct ul_failure *failure)
@@ -231,8 +232,8 @@ static inline void ul_run_done(const struct ul_model *model, void *arena)
 }
 
 /* The second half: loads the weights, has the library make what needs them, starts the threads,
-   late, since they wait busily at first, runs the model's set-up. After a failure there is nothing
-   to give back. */
+   late, since they wait busily at first, and runs the model's set-up. After a failure there is
+   nothing to give back. */
 static inline enum ul_result ul_run_end_init(const struct ul_model *model, void *arena,
                                              uint32_t threads,
                                              const struct ul_weights_source *source,
@@ -265,9 +266,9 @@ static inline enum ul_result ul_run_end_init(const struct ul_model *model, void 
     return result;
 }
 
-/* Both. The library goes first: what it takes while it makes primitives, and gives back, is not
-   there at the same time as the weights. `offload`: NULL where nothing is offloaded. failure may be
-   NULL. */
+/* Both halves. The library goes first: what it takes while it makes primitives, and gives back, is
+   not there at the same time as the weights. `offload`: NULL where nothing is offloaded. failure
+   may be NULL. */
 static inline enum ul_result ul_run_init_with(const struct ul_model *model, void *arena,
                                               size_t bytes, uint32_t threads,
                                               const struct ul_offload *offload,
@@ -293,7 +294,7 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
     return ul_run_init_with(model, arena, bytes, 0, NULL, source, failure);
 }
 
-/* False for an arena that nobody made ready, or that something else was written to since. */
+/* False for an arena that nobody set up, or to which something else was written since. */
 static inline int ul_run_is_set_up(const struct ul_model *model, const unsigned char *arena)
 {
     static const unsigned char none[sizeof model->mark] = {0};
@@ -301,9 +302,9 @@ static inline int ul_run_is_set_up(const struct ul_model *model, const unsigned 
            memcmp(arena + model->mark_offset_bytes, model->mark, sizeof none) == 0;
 }
 
-/* The entry point `number` with `threads` threads (see ul_run_threads). A NULL buffer of a tensor
-   that lives in the arena means that the caller puts the input there, or takes the output from
-   there, on its own. inputs, outputs, hook and failure may be NULL. */
+/* Runs the entry point `number` with `threads` threads (see ul_run_threads). A NULL buffer of a
+   tensor that is in the arena means that the caller puts the input there, or takes the output from
+   there. inputs, outputs, hook and failure may be NULL. */
 static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t number,
                                           void *arena, uint32_t threads, const void *const *inputs,
                                           void *const *outputs, ul_step_hook *hook,

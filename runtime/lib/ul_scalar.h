@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * What printed expressions are written with, in C and in CUDA alike: how functions are declared,
- * so that one text of them serves C99, CUDA device code (and the host code beside it) and host C++;
+ * What printed expressions are written with, in C and in CUDA alike: how functions are declared, so
+ * that one text of them serves C99, CUDA device code (and the host code beside it) and host C++;
  * bits, minimum, maximum and remainder of floats; exp, log, tanh, sigmoid, erf and rounding,
- * written without calls, branches or tables so that a loop over them vectorises: libm's are correct
- * too, but scalar. Integers are in ul_integer.h, small floats in ul_small_float.h, random numbers
- * in ul_random.h. What a kernel needs besides, and checked indexes: ul_kernel.h for C,
+ * written without calls, branches or tables so that a loop over them vectorises: those of libm are
+ * correct too, but scalar. Integers are in ul_integer.h, small floats in ul_small_float.h, random
+ * numbers in ul_random.h. What a kernel needs besides, and checked indexes: ul_kernel.h for C,
  * ul_kernel.cuh for CUDA.
  *
  * Method of exp and the like: range reduction, then a polynomial that minimises the largest
@@ -220,7 +220,7 @@ UL_FUNCTION float ul_exp_f32(float x)
     uint32_t half = power >> 1;
     float low = ul_f32_from_bits(half << 23);
     float high = ul_f32_from_bits((power - half) << 23);
-    return p * low * high; /* of NaN, NaN: it passed both bounds */
+    return p * low * high; /* NaN gives NaN: it passed both bounds */
 }
 
 /* x = 2^n m with m in [sqrt(1/2), sqrt(2)); log(x) = n ln 2 + log(m). */

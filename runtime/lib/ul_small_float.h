@@ -270,12 +270,12 @@ UL_FUNCTION float ul_f6e3m2_to_f32(uint8_t code)
     return ul_f8_decode((uint8_t)((code & 31) | (code & 32) << 2), ul_f6e3m2());
 }
 
-/* The next power of two, of the magnitude: an exponent of 8 bits, 255 for NaN. What has none, 0 and
-   what is too large, is the smallest and the largest with `saturate`, else NaN. */
+/* The next power of two of the magnitude: an exponent of 8 bits, 255 for NaN. 0 and what is too
+   large have none: they become the smallest and the largest one with `saturate`, else NaN. */
 UL_FUNCTION uint8_t ul_f32_to_f8e8m0(float value, int saturate)
 {
     uint32_t bits = ul_f32_bits(value) & 0x7fffffffu;
-    /* 2^-127, the smallest, has a fraction in f32, whose exponent ends one above. */
+    /* 2^-127, the smallest one, is a fraction in f32, whose exponent ends one above. */
     uint32_t code = (bits + (bits < 0x800000u ? 0x3fffffu : 0x7fffffu)) >> 23;
     if (bits > 0x7f800000u)
         return 0xffu;

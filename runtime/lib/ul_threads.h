@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
  * The threads of printed kernels: OpenMP's, where model.c is compiled for it. model.c includes this
- * before ul_kernel.h, which notes a bad index by the thread that met it.
- * Nothing fails. Pure C99 without OpenMP.
- */
+ * before ul_kernel.h, which notes which thread met a bad index. Nothing fails. Pure C99 without
+ * OpenMP. */
 #ifndef UL_THREADS_H
 #define UL_THREADS_H
 
@@ -24,8 +23,7 @@
  *
  * All threads of the run enter; the first ones, as many as there is work for, get a contiguous run
  * of items each. Always starting all of them keeps the threads of OpenMP waiting for the next
- * region. Without OpenMP the block is a block, and the part is everything.
- */
+ * region. Without OpenMP the block is a plain block, and the share is everything. */
 #if defined(_OPENMP)
 #define UL_PRAGMA(text) _Pragma(#text)
 #define UL_PARALLEL(run) UL_PRAGMA(omp parallel num_threads(ul_team(run)))
@@ -48,7 +46,7 @@ static inline int ul_team(struct ul_run *run)
     return run->threads > 1 ? (int)run->threads : 1;
 }
 
-/* In a region this thread's number; outside of any, one that is behind all of them. */
+/* This thread's number in a region; outside of any, one that is larger than all of them. */
 static inline uint32_t ul_thread(void)
 {
 #if defined(_OPENMP)

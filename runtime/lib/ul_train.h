@@ -27,7 +27,7 @@
 #include <math.h>
 #include <string.h>
 
-/* At the beginning: with the learning rate that the model was compiled with. */
+/* At the beginning; takes the learning rate that the model was compiled with. */
 static inline void ul_train_init(const struct ul_model *model, struct ul_trainer *trainer)
 {
     memset(trainer, 0, sizeof *trainer);
@@ -100,7 +100,8 @@ static inline void ul_train_numbers(const struct ul_rt_training *training,
     values[UL_RT_STEP_PART] = (double)trainer->micro_batch;
 }
 
-/* The same of an evaluation of `count` samples; what is behind them in the inputs fills them up. */
+/* The same for an evaluation of `count` samples; what follows them in the inputs fills up the
+ * batch. */
 static inline void ul_train_eval_numbers(uint32_t count, double values[UL_RT_STEP_NUMBERS])
 {
     memset(values, 0, UL_RT_STEP_NUMBERS * sizeof *values);
@@ -177,7 +178,7 @@ static inline enum ul_result ul_train_reach(const struct ul_model *model, void *
 
 #define UL_TRAIN_INPUT_LIMIT 64
 
-/* An entry with the numbers of its step, whatever stands in their place in `inputs`. */
+/* Runs an entry with the numbers of its step, whatever is in their place in `inputs`. */
 static inline enum ul_result ul_train_enter_step(const struct ul_model *model, uint32_t entry,
                                                  void *place,
                                                  const double values[UL_RT_STEP_NUMBERS],
@@ -193,8 +194,8 @@ static inline enum ul_result ul_train_enter_step(const struct ul_model *model, u
     return model->training->enter(model, entry, place, all, outputs, failure);
 }
 
-/* One run on one (micro-)batch, the last of which updates. `inputs` are the run's, by number; that
-   of the step is made here. failure may be NULL. UL_INPUT_MISSING where the model has more inputs
+/* One run on one (micro-)batch; the last one of a step updates. `inputs` are the run's, by number;
+   the step's is made here. failure may be NULL. UL_INPUT_MISSING where the model has more inputs
    than UL_TRAIN_INPUT_LIMIT. */
 static inline enum ul_result ul_train_step(const struct ul_model *model, void *place,
                                            struct ul_trainer *trainer, const void *const *inputs,
@@ -231,7 +232,7 @@ static inline enum ul_result ul_train_eval(const struct ul_model *model, void *p
 
 /* ---- parameters and state, where they lie ---- */
 
-/* Gives the bytes of an element in memory. */
+/* The bytes of an element in memory. */
 static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *parameter)
 {
     uint64_t count = 1;
@@ -242,8 +243,8 @@ static inline uint32_t ul_train_element_bytes(const struct ul_rt_parameter *para
 
 #define UL_TRAIN_PIECE_BYTES 4096u
 
-/* Copies elements [begin, end), in the order of the model, of a parameter with channels innermost.
- * All are of one filter. For each place of the window, its channels lie side by side. */
+/* Copies elements [begin, end), in the model's order, of a parameter with channels innermost. All
+ * belong to one filter. For each place of the window, its channels lie side by side. */
 static inline enum ul_result ul_train_move_filter(const struct ul_model *model, void *place,
                                                   enum ul_direction direction,
                                                   const struct ul_rt_parameter *parameter,
@@ -299,7 +300,7 @@ static inline enum ul_result ul_train_move_filters(const struct ul_model *model,
     return UL_OK;
 }
 
-/* Copies a piece of a parameter, from element `at` on, in whole elements of the order of the model:
+/* Copies a piece of a parameter, from element `at` on, in whole elements of the model's order:
  * loads it into `bytes`, or saves it from there. */
 static inline enum ul_result ul_train_move(const struct ul_model *model, void *place,
                                            enum ul_direction direction,
@@ -321,9 +322,9 @@ static inline bool ul_train_has_scale(const struct ul_rt_training *training)
     return training->loss_scale != UL_TENSOR_NONE;
 }
 
-/* Between updates, of a model with a loss scale: the one that the next step begins with, and how
-   many steps were taken; others of trainer->step were skipped, since a gradient was not finite.
-   failure may be NULL. */
+/* Between updates, for a model with a loss scale: the scale with which the next step begins, and
+   how many steps were taken; the others of trainer->step were skipped, since a gradient was not
+   finite. failure may be NULL. */
 static inline enum ul_result ul_train_loss_scale(const struct ul_model *model, void *place,
                                                  float *scale, int64_t *taken_steps,
                                                  struct ul_failure *failure)
@@ -346,8 +347,7 @@ static inline enum ul_result ul_train_loss_scale(const struct ul_model *model, v
  * A head of UL_TRAIN_HEAD_BYTES (little-endian): 8 bytes "ULLAGETR", u32 version, u32 size of the
  * head, u64 that tells tables of parameters and optimizers apart, u64 step, u64 seed, u64 bits of
  * the learning rate, u64 bytes of the parameters, u64 hash of these and of the head so far; then
- * the parameters in the order of the table, row-major, little-endian.
- */
+ * the parameters in the order of the table, row-major, little-endian. */
 #define UL_TRAIN_MAGIC "ULLAGETR"
 #define UL_TRAIN_VERSION 1u
 #define UL_TRAIN_HEAD_BYTES 64u
@@ -368,8 +368,8 @@ static inline void ul_train_hash_number(struct ul_hash *hash, uint64_t number)
     ul_hash_add(hash, bytes, sizeof bytes);
 }
 
-/* Equal for models of one optimizer whose parameters have the same names, types and shapes, and
-   whose factors (--lora) count as much, beside weights of as many bits (--quantize). */
+/* Equal for models of one optimizer whose parameters have the same names, types and shapes, whose
+   factors (--lora) weigh the same, beside weights of as many bits (--quantize). */
 static inline uint64_t ul_train_kind(const struct ul_model *model)
 {
     struct ul_hash hash;
@@ -423,7 +423,7 @@ static inline void ul_train_put_word(unsigned char *target, uint64_t word)
         target[i] = (unsigned char)(word >> 8 * i & 0xffu);
 }
 
-/* `hash` is of the parameters; what it is with the head goes to the end of that. */
+/* `hash` is that of the parameters; the hash of these and the head goes to the end of the head. */
 static inline void ul_train_put_head(const struct ul_model *model, const struct ul_trainer *trainer,
                                      struct ul_hash *hash, unsigned char head[UL_TRAIN_HEAD_BYTES])
 {
@@ -440,7 +440,8 @@ static inline void ul_train_put_head(const struct ul_model *model, const struct 
     ul_train_put_word(head + 56, ul_hash_get(hash));
 }
 
-/* Between updates. The head is written last: a file that was cut has none. failure may be NULL. */
+/* Call it between updates. The head is written last: a file that was cut off has none. failure may
+ * be NULL. */
 static inline enum ul_result ul_train_save(const struct ul_model *model, void *place,
                                            const struct ul_trainer *trainer, ul_write *write,
                                            void *context, struct ul_failure *failure)
@@ -467,7 +468,8 @@ static inline enum ul_result ul_train_save(const struct ul_model *model, void *p
     return UL_OK;
 }
 
-/* The parameters from the file: into their places, or, without a place, to the hash alone. */
+/* Reads the parameters from the file: into their places, or, without a place, into the hash
+ * alone. */
 static inline enum ul_result ul_train_load_all(const struct ul_model *model, void *place,
                                                ul_read *read, void *context, struct ul_hash *hash,
                                                struct ul_failure *failure)
@@ -496,8 +498,8 @@ static inline enum ul_result ul_train_load_all(const struct ul_model *model, voi
     return UL_OK;
 }
 
-/* Into an arena that is set up. The file is read twice, so that a damaged one, or another model's,
-   changes nothing. failure may be NULL. */
+/* Loads into an arena that is set up. The file is read twice, so that a damaged one, or another
+   model's, changes nothing. failure may be NULL. */
 static inline enum ul_result ul_train_load(const struct ul_model *model, void *place,
                                            struct ul_trainer *trainer, ul_read *read, void *context,
                                            struct ul_failure *failure)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * How the host enters a model that trains on a device, and reaches what training changes there; as
- * ul_train.h does in an arena of its own. `place` is the context. Failures: see enum ul_result.
- */
+ * How the host enters a model that trains on a device, and reaches what training changes there, as
+ * ul_train.h does in an arena. `place` is the context. Failures: see enum ul_result. */
 #ifndef UL_TRAIN_DEVICE_H
 #define UL_TRAIN_DEVICE_H
 

@@ -2,15 +2,15 @@
 /*
  * The file of weights: the 64-bit hash that guards it (and compares the steps of two runs), where
  * large weights lie in it, and how a program that has weights in its arena reads them to their
- * places. A program does without that has none, or has them as read-only data.
+ * places. A program that has no weights, or has them as read-only data, does without this.
  *
- * The hash finds accidents (truncation, flipped bits, another model's file), it is no protection
+ * The hash finds accidents (truncation, flipped bits, another model's file); it is no protection
  * against an adversary. Four independent lanes take 32 bytes at a time, so that it runs at memory
  * speed. The result does not depend on how the bytes were cut into calls, nor on the byte order of
  * the machine.
  *
- * Ownership: the caller's, all of it. Failures: see enum ul_result. C99, and C++ for target cuda.
- */
+ * Ownership: everything is the caller's. Failures: see enum ul_result. C99, and C++ for target
+ * cuda. */
 #ifndef UL_WEIGHTS_H
 #define UL_WEIGHTS_H
 
@@ -23,10 +23,9 @@
 
 /* ---- places and hash: what the compiler that writes the file has too ---- */
 
-/* A large weight that is stored as it lies in the
-   arena has the same place in a page in both, so that a program may take the file's own pages
-   instead of copying them: these are the zeros before a weight for offset_bytes of the arena, at
-   `at_bytes` of the payload. */
+/* A large weight that is stored as it is in the arena has the same place in a page in both, so that
+   a program may take the file's own pages instead of copying them. This is how many zeros come
+   before a weight for offset_bytes of the arena, at `at_bytes` of the payload. */
 #define UL_PAGE_BYTES 4096u
 #define UL_PAGED_WEIGHT_BYTES 1048576u
 
@@ -167,8 +166,8 @@ static inline enum ul_result ul_weights_find(const struct ul_model *model,
 
 /* ---- to their places ---- */
 
-/* What is left of something in the file, which is hashed on its way: through a little of the stack,
-   or straight from memory. */
+/* The rest of something in the file, which is hashed on its way: through a little of the stack, or
+   straight from memory. */
 struct ul_weights_reader {
     const struct ul_weights_source *source;
     struct ul_hash *hash;
@@ -242,7 +241,7 @@ static inline int ul_weights_copy(const struct ul_weights_source *source, uint64
     return 0;
 }
 
-/* A section that is packed as it comes. */
+/* Reads a section that is packed as it comes. */
 static inline int ul_weights_pack(const struct ul_model *model,
                                   const struct ul_weights_source *source, uint64_t offset_bytes,
                                   unsigned char *target, const struct ul_section *section,
@@ -288,7 +287,7 @@ static inline int ul_weights_place(const struct ul_weights_source *source, uint6
     if (source->memory == NULL && source->map != NULL && !ul_run_is_big_endian() &&
         size_bytes >= UL_PAGED_WEIGHT_BYTES &&
         source->map(source->context, offset_bytes, target, size_bytes) == 0)
-        return ul_weights_pass(source, offset_bytes, size_bytes, hash); /* but not to memory */
+        return ul_weights_pass(source, offset_bytes, size_bytes, hash); /* but does not copy it */
     int failed = ul_weights_copy(source, offset_bytes, target, size_bytes, hash);
     if (ul_run_is_big_endian())
         ul_run_swap(target, size_bytes, section->element_bytes);
@@ -319,7 +318,7 @@ static inline enum ul_result ul_weights_load_sections(const struct ul_model *mod
                                                       unsigned char *arena,
                                                       struct ul_failure *failure)
 {
-    uint64_t begin = 0, at = 0; /* of the payload in the source; in the payload */
+    uint64_t begin = 0, at = 0; /* where the payload begins in the source; a place in the payload */
     struct ul_hash hash;
     enum ul_result result = ul_weights_find(model, source, &begin, failure);
     if (result != UL_OK)
@@ -388,7 +387,7 @@ static inline enum ul_result ul_weights_fill_splats(const struct ul_model *model
     return UL_OK;
 }
 
-/* What ul_model's `load` is: all weights to their places. */
+/* What ul_model's `load` is: brings all weights to their places. */
 static inline enum ul_result ul_weights_load(const struct ul_model *model,
                                              const struct ul_weights_source *source,
                                              unsigned char *arena, struct ul_failure *failure)

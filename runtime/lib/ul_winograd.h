@@ -46,10 +46,10 @@ enum {
  * and runtime agree. */
 struct ul_winograd {
     int64_t channels, outputs;                /* C, K */
-    int64_t tile_rows, tile_cols, tile_count; /* of an image, of an image, of all images */
+    int64_t tile_rows, tile_cols, tile_count; /* per image, per image, of all images */
     int64_t panel_cols, panel_count;
     int64_t block_tiles, block_count;
-    int shared;             /* one V of all tiles; else one of block_tiles for each thread */
+    int shared;             /* one V for all tiles; else one of block_tiles for each thread */
     int64_t row, plane;     /* of V: between tiles, between points */
     int64_t sums_plane;     /* of M [16][block_tiles][panel_cols]: between points */
     uint64_t input_bytes;   /* of one V */
@@ -63,7 +63,7 @@ static inline int64_t ul_winograd_divide(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* The strides of axes that have any. */
+/* Whether axes longer than 1 have these strides; 0: any. */
 static inline int ul_winograd_strided(const struct ul_call_tensor *tensor, const int64_t strides[4])
 {
     for (uint32_t d = 0; d < 4; d++)
@@ -141,7 +141,7 @@ static inline void ul_winograd_tiling(struct ul_winograd *tiling, const struct u
                             (uint64_t)thread_count * tiling->sums_bytes;
 }
 
-/* How U lies, for the loader. */
+/* How U is laid out, for the loader. */
 static inline void ul_winograd_pack(struct ul_pack *pack, const struct ul_winograd *tiling)
 {
     memset(pack, 0, sizeof *pack);
