@@ -36,7 +36,7 @@ enum { SRC, WEIGHTS, BIAS, DST, FIRST_POST };
 
 #define ARGS_LIMIT (UL_CALL_ARGS + 2) /* and the scratchpad, and a zero point */
 
-/* A primitive and what it runs on. source[i] says which argument of the call goes to args[i]. */
+/* A primitive and what it runs on. source[i] says which argument of the call goes into args[i]. */
 struct bound {
     dnnl_primitive_t primitive;
     int arg_count;
@@ -48,11 +48,11 @@ struct bound {
 enum { FROM_SCRATCH = UL_CALL_ARGS, FROM_ZERO, FROM_SRC_COPY, FROM_WEIGHTS_COPY, FROM_DST_COPY };
 
 struct call_state {
-    int32_t zero; /* the source's, of UL_ZERO_ARG, as the library reads it */
+    int32_t zero; /* the source's zero point, for UL_ZERO_ARG, as the library reads it */
     struct bound main;
     struct bound src_in;     /* source to its dense copy; no primitive: not needed */
     struct bound weights_in; /* weights to the library's layout, or to a dense copy */
-    struct bound dst_in;     /* what the sum adds to, to the dense copy of the result */
+    struct bound dst_in;     /* what the sum is added to, into the dense copy of the result */
     struct bound dst_out;    /* the copy of the result to its place */
 };
 
@@ -61,23 +61,24 @@ struct ul_library_state {
     dnnl_stream_t stream;
     int threads;
     uint64_t heap_bytes;
-    const struct ul_library *library; /* of the set-up that is under way */
-    struct ul_dnnl_desc desc;         /* of the call that is being made: large for a stack */
+    const struct ul_library *library; /* the library of the set-up that is under way */
+    struct ul_dnnl_desc desc;         /* the descriptor of the call that is being made: it is
+                                         large for a stack */
     uint32_t call_count;
     struct call_state calls[];
 };
 
 /* ---- threads ---- */
 
-/* The most that a region gets now. Its size must be right: the library's matrix products are made
- * for their number of threads and leave out what a missing one would have done. */
+/* The most threads that a region gets now. The number must be right: the library's matrix products
+ * are made for their number of threads, and leave out what a missing one would have done. */
 static int thread_supply(void)
 {
     int limit = omp_get_thread_limit();
     return omp_in_parallel() || omp_get_max_active_levels() < 1 || limit < 1 ? 1 : limit;
 }
 
-/* What the calling thread has set for OpenMP, and is lent to the library for a while. */
+/* What the calling thread has set for OpenMP, which is changed for the library for a while. */
 struct lent {
     int threads;
     int dynamic; /* smaller teams on a busy machine */
@@ -103,7 +104,8 @@ static void return_threads(struct lent before, int threads)
 
 /* ---- the choice of an implementation ---- */
 
-/* Each implementation that is asked for, and making one, run through different code. */
+/* Gives back pages: each implementation that is asked for, and each that is made, runs through
+ * different code. */
 static void rest(const struct ul_library_state *state)
 {
     if (state->library->made != NULL)
@@ -165,7 +167,7 @@ static dnnl_primitive_desc_t choose(const struct ul_library_state *state,
 
 /* ---- binding ---- */
 
-/* A memory object without an address, of a layout. */
+/* Makes a memory object of a layout, without an address. */
 static bool bind_layout(struct ul_library_state *state, struct bound *bound, int arg,
                         const dnnl_memory_desc_t *layout, uint32_t source)
 {
@@ -179,8 +181,8 @@ static bool bind_layout(struct ul_library_state *state, struct bound *bound, int
     return true;
 }
 
-/* As a plain row of floats: the library takes the layout from its primitive, and would write zeros
- * to the padding of a blocked one at every new address. */
+/* Binds it as a plain row of floats: the library takes the layout from its primitive, and at every
+ * new address would write zeros to the padding of a blocked one. */
 static bool bind(struct ul_library_state *state, struct bound *bound, int arg, uint64_t size_bytes,
                  uint32_t source)
 {
@@ -272,14 +274,14 @@ static bool bind_copies(struct ul_library_state *state, struct call_state *call_
     return good;
 }
 
-/* Everything for one call. */
+/* Makes everything for one call. */
 static enum ul_result make_call(struct ul_library_state *state, struct call_state *call_state,
                                 const struct ul_call *call, const float *scales,
                                 struct ul_failure *failure)
 {
     struct ul_dnnl_desc *desc = &state->desc;
     dnnl_primitive_desc_t pd = NULL;
-    if (ul_call_is_own(call)) /* needs nothing made */
+    if (ul_call_is_own(call)) /* it needs nothing */
         return UL_OK;
     failure->result = UL_LIBRARY_UNSUPPORTED;
     if (ul_dnnl_describe(desc, call, false, scales))
@@ -372,7 +374,7 @@ static const float *find_scales(const struct ul_call *call, const void *arena)
     return (const float *)(const void *)place;
 }
 
-/* Those with scales per channel, or those without. */
+/* Makes the calls with scales per channel, or those without. */
 static enum ul_result make_calls(const struct ul_library *library, const void *arena,
                                  struct ul_library_state *state, bool scaled,
                                  struct ul_failure *failure)
@@ -404,9 +406,9 @@ static bool uses_tiles(const struct ul_library *library)
     return uses;
 }
 
-/* A product of bytes that is large enough for tile registers, of numbers that nobody reads: oneDNN
- * makes the code that sets these registers up when it is first needed, which is to be here, and in
- * no run. */
+/* Runs a product of bytes that is large enough for tile registers, of numbers that nobody reads:
+ * oneDNN makes the code that sets these registers up when it first needs it, which is to be now and
+ * not in a run. */
 static void touch_tiles(const struct ul_library_state *state)
 {
     enum { ROWS = 32, DEPTH = 64, COLS = 16, COUNT = 3 };
@@ -538,7 +540,7 @@ enum ul_result ul_library_ready(const struct ul_library *library, const void *ar
 }
 
 /* Everything that can fail was made at set-up; what is left is the library's bookkeeping, which
- * fails only when a few hundred bytes are not to be had. */
+ * fails only where a few hundred bytes cannot be had. */
 static void execute(const struct ul_library_state *state, const struct bound *bound,
                     void *const *places)
 {

@@ -49,9 +49,9 @@ enum {
     COLS = UL_NBITS_COLS,
     VECS = COLS / LANES, /* of a panel */
     GROUP = TILE_PANELS * COLS,
-    CHAINS = 4 / (VECS < 4 ? VECS : 4),      /* sums of a column at a time, in a block */
-    HALF_CHAINS = 8 / (VECS < 8 ? VECS : 8), /* of floats of 16 bits */
-    AHEAD = 6                                /* blocks */
+    CHAINS = 4 / (VECS < 4 ? VECS : 4),      /* of a column at a time, in a block */
+    HALF_CHAINS = 8 / (VECS < 8 ? VECS : 8), /* the same for floats of 16 bits */
+    AHEAD = 6                                /* how many blocks */
 };
 
 /* The same where rows are bytes: rows and panels of a tile, and panels where rows are fewer. */
@@ -71,7 +71,7 @@ enum {
     BYTE_GROUP = UL_NBITS_GROUP
 };
 
-/* Scales of the next blocks lie a row apart, where no processor looks for them by itself. */
+/* Scales of the next blocks are a row apart, where no processor looks for them by itself. */
 #if defined(__GNUC__)
 #define UL_PREFETCH(place) __builtin_prefetch(place)
 #define UL_PREFETCH_TO(place) __builtin_prefetch(place, 1)
@@ -111,7 +111,7 @@ UL_INLINE float number_above(int shift)
     return (float)(1 << (23 - shift));
 }
 
-/* The format of codes that are floats of 4 or 8 bits; `mantissa` is 0 where codes are others. */
+/* The format of codes that are floats of 4 or 8 bits; `mantissa` is 0 for other codes. */
 static struct ul_f8_format format_of(const struct ul_call_nbits *nbits)
 {
     const struct ul_f8_format none = {0, 0, 0, 0, 0, 0};
@@ -146,7 +146,7 @@ UL_INLINE vec lesser(vec a, vec b)
 #endif
 }
 
-/* Looks floats of 4 bits up in a table. False: the processor has no instruction for it. */
+/* Looks up floats of 4 bits in a table. False: the processor has no instruction for that. */
 UL_INLINE int look_up_small(vec *number, word_vec codes)
 {
 #if defined(__AVX512F__) && UL_VECTOR_BYTES == 64
@@ -195,8 +195,8 @@ UL_INLINE vec small_float(word_vec codes, struct ul_f8_format format, int bits)
 }
 #endif
 
-/* The zero point that is subtracted as codes become floats: the others are given as what they have
- * more. */
+/* The zero point that is subtracted as codes become floats; other zero points are given as
+ * differences from it. */
 static float fixed_zero(const struct ul_call_nbits *nbits)
 {
     return nbits->zeros == UL_NBITS_FIXED ? (float)nbits->zero : (float)(1u << (nbits->bits - 1));
@@ -221,7 +221,7 @@ static int64_t scale_bytes(const struct job *job)
     return job->call->nbits.scale_type == UL_CALL_F32 ? 4 : 2;
 }
 
-/* Scales of `count` columns from `at` on; zeros fill the panel. */
+/* Loads the scales of `count` columns from `at` on; zeros fill the panel. */
 UL_INLINE void load_scales(float *to, const struct job *job, int64_t at, int64_t count)
 {
     const enum ul_call_type type = job->call->nbits.scale_type;
@@ -232,7 +232,7 @@ UL_INLINE void load_scales(float *to, const struct job *job, int64_t at, int64_t
             to[i] = scale != 0 ? scale : 1;
         return;
     }
-    if (type == UL_CALL_F32 && count == COLS) { /* of a known size: without a call */
+    if (type == UL_CALL_F32 && count == COLS) { /* a known size needs no call */
         memcpy(to, job->scales + at * 4, COLS * sizeof *to);
         return;
     }
@@ -253,23 +253,24 @@ UL_INLINE void load_scales(float *to, const struct job *job, int64_t at, int64_t
         to[i] = 0;
 }
 
-/* Packed zero points of a panel's first `count` columns, which begin with a byte. */
+/* Unpacks the zero points of a panel's first `count` columns, which begin a byte. */
 UL_INLINE void unpack_zeros(float *to, const unsigned char *from, int64_t count, int bits)
 {
     uint64_t words[COLS / 8] = {0};
-    if (count == COLS) /* of a known size: without a call */
+    if (count == COLS) /* a known size needs no call */
         memcpy(words, from, (size_t)(COLS * bits / 8));
     else
         memcpy(words, from, (size_t)((count * bits + 7) / 8));
     const int per = bits == 8 ? 8 : COLS;
-    for (int i = 0; i < COLS; i++) { /* of 2 bits half a word, for faster shifts, has them all */
+    for (int i = 0; i < COLS; i++) { /* with 2 bits, half a word has them all, which makes shifts
+                                        faster */
         const uint32_t moved =
             bits == 2 ? (uint32_t)words[0] >> 2 * i : (uint32_t)(words[i / per] >> i % per * bits);
         to[i] = (float)(int32_t)(moved & ((1u << bits) - 1));
     }
 }
 
-/* What the zero points of a block have more than fixed_zero; zeros fill the panel. */
+/* By how much the zero points of a block are larger than fixed_zero; zeros fill the panel. */
 static void load_zeros(float *to, const struct job *job, int64_t block, int64_t first,
                        int64_t count)
 {
@@ -278,7 +279,7 @@ static void load_zeros(float *to, const struct job *job, int64_t block, int64_t 
     const unsigned char *packed =
         job->zeros + block * ((columns * bits + 7) / 8) + first * bits / 8;
     const float fixed = nbits->code_type == UL_CALL_I8 ? 0 : fixed_zero(nbits);
-    float numbers[COLS]; /* that nothing else can be */
+    float numbers[COLS]; /* which nothing else can be */
     if (nbits->zeros == UL_NBITS_FLOATS)
         memcpy(numbers, job->zeros + (block * columns + first) * 4, (size_t)count * 4);
     else if (bits == 4)
@@ -299,7 +300,7 @@ static uint32_t flip_of(const struct ul_call_nbits *nbits)
     return nbits->code_type == UL_CALL_I8 ? 0x80808080u : 0;
 }
 
-/* The place of a row of the result: its image, and behind that the last three axes of space. */
+/* The place of a row of the result: its image, and after that the last three axes of space. */
 static void find_place(const struct job *job, int64_t row, int64_t place[4])
 {
     const struct ul_call_tensor *dst = &job->call->dst;
@@ -388,7 +389,7 @@ UL_INLINE vec floats_of_halves(const uint16_t *from, int is_bf16)
     }                                                                                              \
     break
 
-/* y = y op x; where step and count are known, by vectors. */
+/* y = y op x; by vectors where step and count are known. */
 UL_INLINE void apply_steps(enum ul_post_kind kind, float *UL_RESTRICT y, const float *UL_RESTRICT x,
                            int64_t step, int64_t count)
 {
@@ -430,7 +431,7 @@ static int64_t element_at(const struct ul_call_tensor *tensor, const int64_t pla
     return at;
 }
 
-/* Bias and post-operations on `count` sums of a row, and off to the result. */
+/* Applies bias and post-operations to `count` sums of a row, and writes them to the result. */
 static void finish(const struct job *job, float *y, int64_t row, int64_t first, int64_t count)
 {
     const struct ul_call *call = job->call;
@@ -512,7 +513,7 @@ static void add_block(vec sums[VECS][CHAINS], const uint32_t *codes, const float
         add_words(sums, codes, row, count, zero, flip_of(nbits), 8);
 }
 
-/* One row and one panel. */
+/* Multiplies one row by one panel. */
 static void multiply_row(const struct job *job, const float *block_sums, int64_t row, int64_t panel)
 {
     const struct ul_call_nbits *nbits = &job->call->nbits;
@@ -546,7 +547,7 @@ static void multiply_row(const struct job *job, const float *block_sums, int64_t
     finish(job, y, row, first, count);
 }
 
-/* One row and one panel of floats of 16 bits. */
+/* Multiplies one row by one panel of floats of 16 bits. */
 UL_INLINE void multiply_halves(const struct job *job, int64_t row, int64_t panel, int is_bf16)
 {
     const int64_t depth = job->cut.depth, first = panel * COLS;
@@ -580,7 +581,7 @@ UL_INLINE void multiply_halves(const struct job *job, int64_t row, int64_t panel
     finish(job, y, row, first, count);
 }
 
-/* The sums of each block of a row, which zero points are multiplied with. */
+/* The sums of each block of a row, by which zero points are multiplied. */
 static void sum_blocks(const struct job *job, float *sums)
 {
     const int64_t block = job->call->nbits.block, count = job->cut.blocks;
@@ -613,7 +614,7 @@ static void run_few(const struct job *job, float *scratch, int64_t begin, int64_
 
 /* ---- many rows ---- */
 
-/* `count` words of a panel, of one block, as floats: rows of k, GROUP apart. */
+/* Unpacks `count` words of a panel, of one block, to floats: rows of k, GROUP apart. */
 UL_INLINE void unpack_words(float *to, const uint32_t *codes, int64_t count, const float *scales,
                             const float *zeros, float zero, uint32_t flip, int bits)
 {
@@ -650,7 +651,7 @@ UL_INLINE void unpack_small_floats(float *to, const uint32_t *codes, int64_t cou
     }
 }
 
-/* k [first_k, first_k + depth) of a panel of floats of 16 bits. */
+/* Unpacks k [first_k, first_k + depth) of a panel of floats of 16 bits. */
 UL_INLINE void unpack_halves(const struct job *job, float *to, int64_t panel, int64_t first_k,
                              int64_t depth, int is_bf16)
 {
@@ -755,7 +756,7 @@ UL_INLINE void multiply_rows(float *sums, const float *src, int64_t pitch, const
         multiply_tile(sums + r * GROUP, src + r * pitch, pitch, weights, depth, 1, vecs);
 }
 
-/* `panels` panels from `panel` on, all rows. */
+/* Multiplies all rows by `panels` panels from `panel` on. */
 static void run_group(const struct job *job, float *scratch, int64_t panel, int64_t panels)
 {
     const struct ul_nbits_cut *cut = &job->cut;
@@ -788,7 +789,7 @@ static void run_group(const struct job *job, float *scratch, int64_t panel, int6
 struct origin {
     int64_t from, to;
     int32_t at[3];
-    int32_t place[4]; /* image, and by the axes of space */
+    int32_t place[4]; /* the image, then the axes of space */
 };
 
 /* Some rows of some columns of a group. */
@@ -841,7 +842,7 @@ static void find_points(const struct job *job, struct piece *piece, int64_t tap,
     }
 }
 
-/* multiply_tile for rows of the source that do not lie one behind the other. */
+/* multiply_tile for rows of the source that are not one after the other. */
 UL_INLINE void multiply_points(float *sums, const float *const *points, const float *weights,
                                int64_t depth, int rows, int vecs)
 {
@@ -875,14 +876,14 @@ UL_INLINE void multiply_points(float *sums, const float *const *points, const fl
     }
 }
 
-/* Apart from the loops around it, which would take the registers of what its rows read. */
+/* Kept apart from the loops around it, which would take the registers of what its rows read. */
 APART static void multiply_full(float *sums, const float *const *points, const float *weights,
                                 int64_t depth)
 {
     multiply_points(sums, points, weights, depth, TILE_ROWS, TILE_PANELS * VECS);
 }
 
-/* Fewer rows than those of a tile. */
+/* Multiplies fewer rows than a tile has. */
 static void multiply_rest(float *sums, const float *const *points, const float *weights,
                           int64_t depth, int64_t rows)
 {
@@ -913,7 +914,7 @@ static void multiply_unit(const struct piece *piece, float *sums, const float *w
     multiply_rest(sums + r * GROUP, piece->points + r, weights, depth, piece->rows - r);
 }
 
-/* sums op tensor, of `count` columns from `first` on. */
+/* sums op tensor, for `count` columns from `first` on. */
 static void apply_operand(const struct piece *piece, float *sums, enum ul_post_kind kind,
                           const struct ul_call_tensor *tensor, const float *from, int64_t first,
                           int64_t count)
@@ -935,7 +936,7 @@ static void apply_columns(const struct piece *piece, float *sums, enum ul_post_k
         apply_binary(kind, sums + r * GROUP, from, 1, count);
 }
 
-/* One for each column, side by side. */
+/* Whether it has one element for each column, side by side. */
 static int is_by_column(const struct ul_call_tensor *tensor)
 {
     int is_row = tensor->dims[0] == 1 && tensor->dims[1] > 1 && tensor->strides[1] == 1;
@@ -949,7 +950,7 @@ static void store_unit(const struct piece *piece, const float *sums, float *to, 
 {
     for (int64_t r = 0; r < piece->rows; r++, sums += GROUP) {
         float *row = to + piece->origins[r].to;
-        if (apart == 1 && count == GROUP) /* of a known size: without a call */
+        if (apart == 1 && count == GROUP) /* a known size needs no call */
             memcpy(row, sums, GROUP * sizeof *sums);
         else
             for (int64_t i = 0; i < count; i++)
@@ -957,7 +958,8 @@ static void store_unit(const struct piece *piece, const float *sums, float *to, 
     }
 }
 
-/* Bias and post-operations on the sums of a unit, all rows at a time, and off to the result. */
+/* Applies bias and post-operations to the sums of a unit, all rows at a time, and writes them to
+ * the result. */
 static void finish_unit(const struct job *job, const struct piece *piece, int64_t u)
 {
     const struct ul_call *call = job->call;
@@ -982,7 +984,7 @@ static void finish_unit(const struct job *job, const struct piece *piece, int64_
     store_unit(piece, sums, job->dst + first * apart, apart, count);
 }
 
-/* The sums of a piece over `depth` channels of a tap. */
+/* Adds up a piece over `depth` channels of a tap. */
 static void multiply_piece(const struct job *job, struct piece *piece, int64_t tap, int64_t channel,
                            int64_t depth)
 {
@@ -1015,7 +1017,7 @@ static void run_piece(const struct job *job, struct piece *piece)
             multiply_piece(job, piece, tap, channel, ul_run(channels - channel, UL_NBITS_DEPTH));
 }
 
-/* A thread's share of pieces: blocks of rows of some panels of a group. */
+/* Runs a thread's share of pieces: blocks of rows of some panels of a group. */
 static void run_window(const struct job *job, float *scratch, int64_t thread, int64_t threads)
 {
     const struct ul_nbits_cut *cut = &job->cut;
@@ -1044,7 +1046,7 @@ static void run_window(const struct job *job, float *scratch, int64_t thread, in
     }
 }
 
-/* A thread's share of the source, by places along the innermost axis. */
+/* Turns a thread's share of the source, by places along the innermost axis. */
 static void turn_source(const struct job *job, float *to, int64_t thread, int64_t threads)
 {
     enum { RUN = 16 };
@@ -1064,7 +1066,7 @@ static void turn_source(const struct job *job, float *to, int64_t thread, int64_
     }
 }
 
-/* The job as it is with its source turned channels-last; `call` is a copy of its call. */
+/* Makes the job read its source turned channels-last; `call` is a copy of its call. */
 static void take_turned(struct job *job, struct ul_call *call, const float *src)
 {
     int64_t stride = call->src.dims[1];
@@ -1079,8 +1081,8 @@ static void take_turned(struct job *job, struct ul_call *call, const float *src)
 
 /* ---- turned ---- */
 
-/* k [first_k, first_k + depth) of a panel as rows of n, GROUP apart: what is behind them is 0. By
- * way of `room`, which has them as rows of k. */
+/* Unpacks k [first_k, first_k + depth) of a panel as rows of n, GROUP apart, with 0 after them. It
+ * goes by way of `room`, which has them as rows of k. */
 static void unpack_turned(const struct job *job, float *to, float *room, int64_t panel,
                           int64_t first_k, int64_t depth)
 {
@@ -1093,7 +1095,7 @@ static void unpack_turned(const struct job *job, float *to, float *room, int64_t
     }
 }
 
-/* `depth` of k from `first` on, at most GROUP, of all rows. */
+/* Runs `depth` of k from `first` on, at most GROUP, for all rows. */
 static void run_turned(const struct job *job, float *scratch, int64_t first, int64_t depth)
 {
     const struct ul_nbits_cut *cut = &job->cut;
@@ -1138,18 +1140,18 @@ static void take_row(const struct job *job, const struct byte_rows *to, int64_t 
         ul_bytes_turn(bytes, depth, 2);
 }
 
-/* A tile: some rows, and panels of a group. One row waits for memory alone, and fetches what the
- * group behind has as it goes. */
+/* A tile: some rows, and panels of a group. A single row waits only for memory, and fetches what
+ * the next group needs as it goes. */
 struct byte_tile {
     const unsigned char *bytes;
     const struct ul_bytes_block *blocks;
     const uint32_t *codes[BYTE_FEW];
     const float *scales, *zeros; /* [block][BYTE_GROUP]; zeros times scales, or NULL */
     const unsigned char *next_scales;
-    int64_t next_words; /* from those of codes on */
+    int64_t next_words; /* distance of the next codes from these */
 };
 
-/* Adds to sums what the words of a block have. */
+/* Adds a block's words to sums. */
 UL_INLINE void add_bytes(ul_bv sums[BYTE_ROWS][BYTE_SUMS], const struct byte_tile *tile,
                          int64_t pitch, int64_t begin, int64_t end, int rows, int panels, int bits)
 {
@@ -1178,7 +1180,7 @@ UL_INLINE void add_bytes(ul_bv sums[BYTE_ROWS][BYTE_SUMS], const struct byte_til
     }
 }
 
-/* y, rows BYTE_GROUP apart, of a tile. */
+/* Multiplies a tile; its rows of y are BYTE_GROUP apart. */
 UL_INLINE void multiply_bytes(const struct job *job, float *y, const struct byte_tile *tile,
                               int rows, int panels, int bits)
 {
@@ -1248,13 +1250,14 @@ static void run_tile(const struct job *job, float *y, const struct byte_tile *ti
         multiply_bits(job, y, tile, rows, 8);
 }
 
-/* A group's columns, of which those behind the last panel are that once more. */
+/* The panel of a group's columns; those after the last panel are the last one once more. */
 static int64_t panel_at(const struct job *job, int64_t panel)
 {
     return ul_run(panel, job->cut.panel_count - 1);
 }
 
-/* One table after the other: whole vectors that were just written in halves would be waited for. */
+/* Loads one table after the other: a whole vector that was just written in halves would be waited
+ * for. */
 static void load_tables(const struct job *job, float *scales, float *zeros, int64_t panel)
 {
     const int64_t columns = job->cut.columns, blocks = job->cut.blocks;
@@ -1270,7 +1273,7 @@ static void load_tables(const struct job *job, float *scales, float *zeros, int6
         *(loose *)(zeros + i) *= *(const loose *)(scales + i);
 }
 
-/* `count` rows from `first` on, of which `rows` has the bytes, and panels of a group. */
+/* Runs `count` rows from `first` on, whose bytes are in `rows`, with panels of a group. */
 static void run_byte_group(const struct job *job, const struct byte_rows *rows, float *scratch,
                            int64_t first, int64_t count, int64_t panel, int64_t end)
 {
@@ -1303,7 +1306,7 @@ static void run_byte_group(const struct job *job, const struct byte_rows *rows, 
     }
 }
 
-/* All threads meet: what they have written is read by the others. */
+/* All threads meet: each reads what the others have written. */
 static void meet(int64_t threads)
 {
     if (threads == 1)
@@ -1390,7 +1393,7 @@ void ul_nbits_run(const struct ul_call *call, const void *const *args, unsigned 
                       .scales = args[UL_NBITS_ARG_SCALES],
                       .zeros = args[UL_NBITS_ARG_ZEROS]};
     uint32_t next = UL_NBITS_FIRST_POST;
-    memcpy(&job.dst, &args[3], sizeof job.dst); /* the one that is written: without its const */
+    memcpy(&job.dst, &args[3], sizeof job.dst); /* this one is written: without its const */
     for (uint32_t i = 0; i < call->post_count; i++)
         if (call->posts[i].kind >= UL_POST_ADD)
             job.posts[i] = args[next++];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * Functions behind a call; ul_posts.h says which and why.
+ * Functions after a call; ul_posts.h says which and why.
  *
  * Method: all are x / (1 + 2^t) for some t of x, with one division and no branch, so that loops
  * vectorise:
@@ -23,8 +23,8 @@
 
 enum { BLOCK = 2048 }; /* elements; stays in the first cache while several functions pass */
 
-/* 2^t; infinity from t = 128 on, and where t is NaN some value or other. The bounds are those of
- * the float's bits: comparing integers keeps compilers from making a case of each bound. */
+/* 2^t; infinity from t = 128 on, and any value where t is NaN. The bounds are those of the float's
+ * bits: comparing integers keeps compilers from making a case of each bound. */
 static inline float power_of_two(float t)
 {
     const int32_t max = 0x43000000;   /* 128: 2^0 with an exponent of infinity */
@@ -117,7 +117,7 @@ void ul_post_apply(const struct ul_post *post, float *y, int64_t count)
 
 #undef EACH
 
-/* Part `index` of `parts` of the result, block by block. */
+/* Runs part `index` of `parts` of the result, block by block. */
 static void run_part(const struct ul_call *call, float *dst, int64_t count, int64_t index,
                      int64_t parts)
 {

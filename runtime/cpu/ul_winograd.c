@@ -24,8 +24,8 @@ typedef float vec;
 typedef float loose;
 #endif
 
-/* Vectors of a register tile, and its rows for each number of vectors: accumulators for what
-   registers there are. */
+/* Vectors of a register tile, and its rows for each number of vectors: as many accumulators as
+   there are registers for. */
 #if UL_VECTOR_BYTES == 64 || defined(__aarch64__)
 #define TILE_VECTORS 4
 #define ROWS_1 8
@@ -56,7 +56,8 @@ struct job {
 
 /* ---- V: patches of the source, transformed ---- */
 
-/* 4x4 pixels of `vectors` vectors of channels: V[p] = (B^T d B)[p] to `to` + p * plane. */
+/* Transforms 4x4 pixels of `vectors` vectors of channels: V[p] = (B^T d B)[p] goes to `to` + p *
+ * plane. */
 static void transform_patch(float *to, int64_t plane, const float *from, int64_t row,
                             int64_t column, int64_t vectors)
 {
@@ -102,7 +103,7 @@ static void stage_patch(float *stage, const float *image, const struct ul_call_t
     }
 }
 
-/* V of tile `index` of the whole call, to row `to`. */
+/* Computes V of tile `index` of the whole call, into row `to`. */
 static void transform_tile(const struct job *job, float *to, int64_t index)
 {
     const struct ul_winograd *tiling = &job->tiling;
@@ -205,7 +206,7 @@ TILES(3)
 TILES(4)
 #endif
 
-/* M of `count` tiles, whose V begins at `input`, and one panel. */
+/* Computes M of `count` tiles, whose V begins at `input`, for one panel. */
 static void multiply(const struct ul_winograd *tiling, float *sums, const float *input,
                      const float *panel, int64_t count)
 {
@@ -349,7 +350,7 @@ static void apply_posts(const struct job *job, const struct block *block)
 
 /* ---- dst ---- */
 
-/* A^T M A + bias of one tile and a panel's columns: four pixels of `cols` channels. */
+/* Computes A^T M A + bias of one tile and a panel's columns: four pixels of `cols` channels. */
 static void transform_sums(float *y, const float *sums, int64_t plane, const float *bias,
                            int64_t cols)
 {
@@ -382,7 +383,7 @@ static void copy_out(float *to, const float *from, int64_t count)
         to[c] = from[c];
 }
 
-/* The results of tile `index` and panel `panel`. */
+/* Writes the results of tile `index` and panel `panel`. */
 static void finish_tile(const struct job *job, const float *sums, const float *bias, int64_t index,
                         int64_t panel)
 {
@@ -421,7 +422,7 @@ static void run_panel(const struct job *job, float *sums, const float *input, in
 
 /* ---- threads ---- */
 
-/* Part `index` of `parts` of `count` items begins here. */
+/* Where part `index` of `parts` of `count` items begins. */
 static int64_t part_begin(int64_t count, int64_t parts, int64_t index)
 {
     return count / parts * index + (count % parts < index ? count % parts : index);
@@ -433,7 +434,7 @@ static int64_t block_end(const struct ul_winograd *tiling, int64_t block)
     return end < tiling->tile_count ? end : tiling->tile_count;
 }
 
-/* Blocks of tiles, all by itself. */
+/* Runs blocks of tiles, each with all that it needs. */
 static void run_blocks(const struct job *job, unsigned char *scratch, int64_t thread,
                        int64_t threads)
 {
@@ -451,7 +452,7 @@ static void run_blocks(const struct job *job, unsigned char *scratch, int64_t th
     }
 }
 
-/* One V of all tiles: every thread makes a part of it. */
+/* One V for all tiles: every thread makes a part of it. */
 static void share_input(const struct job *job, float *input, int64_t thread, int64_t threads)
 {
     const int64_t end = part_begin(job->tiling.tile_count, threads, thread + 1);
@@ -459,7 +460,7 @@ static void share_input(const struct job *job, float *input, int64_t thread, int
         transform_tile(job, input + t * job->tiling.row, t);
 }
 
-/* Then each takes some pairs of a panel and a block of tiles. */
+/* Then each thread takes some pairs of a panel and a block of tiles. */
 static void share_panels(const struct job *job, const float *input, unsigned char *scratch,
                          int64_t thread, int64_t threads)
 {
@@ -496,7 +497,7 @@ void ul_winograd_run(const struct ul_call *call, const void *const *args, unsign
 {
     struct job job = {.call = call, .src = args[0], .weights = args[1], .bias = args[2]};
     uint32_t next = 4;
-    memcpy(&job.dst, &args[3], sizeof job.dst); /* the one that is written: without its const */
+    memcpy(&job.dst, &args[3], sizeof job.dst); /* this one is written: without its const */
     for (uint32_t i = 0; i < call->post_count; i++)
         if (call->posts[i].kind >= UL_POST_ADD)
             job.posts[i] = args[next++];

@@ -32,7 +32,7 @@
 
 #include <math.h>
 
-/* What a query gives that sees no key: NaN, as a softmax of the whole row does, or zeros; or zeros
+/* What a query that sees no key gives: NaN, as a softmax of the whole row does, or zeros; or zeros
  * wherever a weight is NaN. */
 enum ul_attend_empty { UL_EMPTY_IS_NAN, UL_EMPTY_IS_ZERO, UL_NAN_IS_ZERO };
 
@@ -50,13 +50,13 @@ __device__ __forceinline__ float ul_attend_larger(float x, float y)
     return fmaxf(x, y);
 }
 
-/* What exponents are taken relative to: while all scores are -inf nothing is subtracted. */
+/* What exponents are relative to: as long as all scores are -inf, nothing is subtracted. */
 __device__ __forceinline__ float ul_attend_shift(float largest)
 {
     return largest == -INFINITY ? 0.0f : largest;
 }
 
-/* The factor where no weight is dropped. A factor is a function of a query and a key. */
+/* The factor where no weight is dropped. A factor depends on a query and a key. */
 struct ul_attend_keeps {
     __device__ __forceinline__ float operator()(int64_t, int64_t) const
     {
@@ -86,7 +86,7 @@ __device__ __forceinline__ float ul_attend_norm(float largest, float total)
     return ul_attend_shift(largest) + logf(total);
 }
 
-/* The put_norm where nobody wants norms. */
+/* The put_norm where norms are not wanted. */
 struct ul_attend_no_norm {
     template <typename I> __device__ __forceinline__ void operator()(I, float) const
     {
@@ -113,7 +113,8 @@ template <int D_, int E_, int TR_, int TC_> struct ul_attend_size {
     static_assert(E % 32 == 0 && D % 8 == 0, "padded");
 };
 
-/* scores = queries keys^T of this thread, of the tiles [element][query] and [element][key]. */
+/* Computes this thread's scores = queries keys^T from the tiles [element][query] and
+ * [element][key]. */
 template <class SIZE>
 __device__ __forceinline__ void ul_attend_scores(float (&scores)[SIZE::TR][SIZE::TC],
                                                  const float *qs, const float *ks, int tx, int ty)
@@ -170,7 +171,7 @@ __device__ __forceinline__ float ul_attend_row(float (&scores)[TC], float &large
     return factor;
 }
 
-/* This thread's exponentials as part of the tile [key][query]. */
+/* Puts this thread's exponentials into the tile [key][query]. */
 template <class SIZE>
 __device__ __forceinline__ void ul_attend_keep(const float (&scores)[SIZE::TR][SIZE::TC], float *ps,
                                                int tx, int ty)
@@ -186,7 +187,7 @@ __device__ __forceinline__ void ul_attend_keep(const float (&scores)[SIZE::TR][S
     }
 }
 
-/* result += exponentials values, of the tiles [key][query] and [key][element]. */
+/* result += exponentials values, from the tiles [key][query] and [key][element]. */
 template <class SIZE>
 __device__ __forceinline__ void ul_attend_values(float (&result)[SIZE::TR][SIZE::E / 8],
                                                  const float *ps, const float *vs, int tx, int ty)
@@ -244,9 +245,9 @@ ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&larges
     __syncthreads();
 }
 
-/* Query block `tile`. Q, K, V: an ul_reading along the element. IS_PART: of keys `begin` to
- * `before` alone, and what is put is no quotient; behind the elements come the largest score and
- * the sum. Else put_norm(query, norm) is called for each query too. */
+/* Query block `tile`. Q, K, V: an ul_reading along the element. IS_PART: only the keys from `begin`
+ * to `before`, and what is put is no quotient; after the elements come the largest score and the
+ * sum. Else put_norm(query, norm) is called for each query as well. */
 template <class SIZE, class Q, class K, class V, ul_attend_empty EMPTY, bool IS_PART, typename I,
           class READ_Q, class READ_K, class READ_V, class SCORE, class PUT,
           class PUT_NORM = ul_attend_no_norm, class FACTOR = ul_attend_keeps>
@@ -344,7 +345,7 @@ struct ul_attend_mma {
     static constexpr int elements = in > 2 * out ? in : 2 * out;
     static_assert(D % 16 == 0 && E % 16 == 0 && BC % 16 == 0, "padded");
 
-    /* The i-th of a lane's two rows of a band. Four lanes have the same, and of these each has
+    /* The i-th of a lane's two rows of a band. Four lanes have the same rows; each of them has
      * every fourth pair of columns. */
     static __device__ __forceinline__ int row(int i)
     {
@@ -407,8 +408,8 @@ __device__ __forceinline__ void ul_attend_begin(ul_attend_band<MMA> &band, bool 
     }
 }
 
-/* Scores of all bands with the BC keys that lie from `ks` on; the warp's queries lie from `qs` on.
- */
+/* Computes the scores of all bands with the BC keys from `ks` on; the warp's queries are from `qs`
+ * on. */
 template <class MMA>
 __device__ __forceinline__ void ul_attend_scores_mma(float (&scores)[MMA::DOWN][MMA::BC / 8][4],
                                                      const ul_attend_band<MMA> (&bands)[MMA::DOWN],
@@ -487,7 +488,7 @@ ul_attend_softmax(float (&scores)[MMA::BC / 8][4], ul_attend_band<MMA> &band, I 
     for (int i = 0; i < 2; i++) {
         const float max =
             ul_attend_finish<MMA>(scores, band.largest[i], i, row0, queries, key0, keys, score);
-        /* Rounded for itself, both times: a factor is 1 where nothing rises. */
+        /* Rounded by itself both times: a factor is 1 where nothing rises. */
         const float shift = __fmul_rn(UL_ATTEND_LOG2E, ul_attend_shift(max));
         factors[i] = ul_exp2(__fmul_rn(UL_ATTEND_LOG2E, band.largest[i]) - shift);
         band.largest[i] = max;
@@ -571,9 +572,8 @@ __device__ __forceinline__ void ul_attend_values_mma(ul_attend_band<MMA> (&bands
     }
 }
 
-/* The block's largest scores and sums of weights, of each group and query; then what each group's
- * result is multiplied by, the sums of all groups' weights, and, behind what the groups have, the
- * largest of all. */
+/* The largest scores and sums of weights of each group and query; then the factor of each group's
+ * result, the sums of all groups' weights, and, after the groups' numbers, the largest of all. */
 template <class MMA>
 __device__ __forceinline__ void ul_attend_join(float *norms,
                                                const ul_attend_band<MMA> (&bands)[MMA::DOWN])
@@ -615,14 +615,14 @@ __device__ __forceinline__ void ul_attend_join(float *norms,
     __syncthreads();
 }
 
-/* This lane's part of elements `e0` and on of its bands' results, to where its warp's rows lie. */
+/* Puts this lane's part of elements `e0` and on of its bands' results where its warp's rows are. */
 template <class MMA>
 __device__ __forceinline__ void ul_attend_out(const ul_attend_band<MMA> (&bands)[MMA::DOWN],
                                               float *mine, int e0)
 {
     typedef ul_pack_of<float, 2> two;
     UL_UNROLLED
-    for (int e = 0; e < MMA::E; e += 8) { /* in registers: no index at run time */
+    for (int e = 0; e < MMA::E; e += 8) { /* in registers, which have no index at run time */
         UL_UNROLLED
         for (int b = 0; b < MMA::DOWN && e >= e0 && e < e0 + MMA::chunk; b++) {
             UL_UNROLLED
@@ -637,7 +637,7 @@ __device__ __forceinline__ void ul_attend_out(const ul_attend_band<MMA> (&bands)
     }
 }
 
-/* PACK elements of row y from x on, of those that lie in `place`. */
+/* PACK elements of row y from x on, among those in `place`. */
 template <class MMA, int PACK, ul_attend_empty EMPTY, bool IS_PART>
 __device__ __forceinline__ ul_pack_of<float, PACK> ul_attend_sums(const float *norms,
                                                                   const float *place, int y, int x)
@@ -658,7 +658,7 @@ __device__ __forceinline__ ul_pack_of<float, PACK> ul_attend_sums(const float *n
     return sums;
 }
 
-/* Puts the quotients through `place`, some elements of all queries after the other. */
+/* Puts the quotients through `place`, some elements of all queries at a time. */
 template <class MMA, ul_attend_empty EMPTY, bool IS_PART, int PACK, typename I, class PUT,
           class PUT_PACK, class PUT_NORM>
 __device__ __forceinline__ void
@@ -703,7 +703,7 @@ ul_attend_put_mma(const ul_attend_band<MMA> (&bands)[MMA::DOWN], const float *no
     __syncthreads();
 }
 
-/* What a tile of keys or values is read by. */
+/* By what a tile of keys or values is read. */
 template <class LAYOUT, int WIDTH, class MMA, class HOW>
 using ul_attend_stage = ul_stage<MMA::BK, WIDTH, HOW::PACK, MMA::threads, LAYOUT>;
 
@@ -807,7 +807,7 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I
         at = at == STAGES - 1 ? 0 : at + 1;
     }
     ul_copies_wait<0>();
-    __syncthreads(); /* what comes now lies where keys did */
+    __syncthreads(); /* what comes now is where keys were */
     float *place = (float *)(void *)shared;
     float *norms = place + MMA::GROUPS * MMA::BR * MMA::pitch_o;
     ul_attend_join<MMA>(norms, bands);

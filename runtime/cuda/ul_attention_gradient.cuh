@@ -98,8 +98,8 @@ __device__ __forceinline__ void ul_gradient_products(float (&to)[SIZE::TR][SIZE:
     }
 }
 
-/* Puts what is known of a query: of its largest score, the sum of exponentials of scores less that,
- * and the sum of second products by these. */
+/* Puts what is known of a query: its largest score, the sum of exponentials of scores less that,
+ * and the sum of second products weighted by these. */
 template <ul_attend_empty EMPTY, typename I, class PUT>
 __device__ __forceinline__ void ul_gradient_put_query(I query, float largest, float total,
                                                       float sum, const PUT &put)
@@ -110,7 +110,7 @@ __device__ __forceinline__ void ul_gradient_put_query(I query, float largest, fl
     put(query, I(1), is_zero ? 0.0f : sum / total);
 }
 
-/* Takes in one row's scores of a tile, from key `key` on, and what stands beside them. */
+/* Takes in one row's scores of a tile, from key `key` on, and what goes with them. */
 template <int TC, typename I, class SCORE, class FACTOR>
 __device__ __forceinline__ void
 ul_gradient_row(const float (&products)[TC], const float (&slopes)[TC], float &largest,
@@ -254,8 +254,8 @@ ul_gradient_add_weights(ul_gradient_sums<SIZE> &sums, float *shared, int64_t til
     }
 }
 
-/* Gives the weight of a pair from its products. Stores the share for a second result where the
- * slope was. */
+/* Gives the weight of a pair from its products. Stores the share for a second result in the slope's
+ * place. */
 template <bool HAS_SHARES, typename I, class SCORE>
 __device__ __forceinline__ float ul_gradient_weight(float product, float &slope, I row, I column,
                                                     const SCORE &score)
@@ -331,7 +331,7 @@ __device__ __forceinline__ void ul_gradient_put(const float (&sums)[SIZE::TR][N]
 
 /* ---- each score ---- */
 
-/* A result is a score here, not a sum over columns, so that a block has one tile of rows and of
+/* Here a result is a score, not a sum over columns, so a block has one tile of rows and of
  * columns. */
 template <class SIZE, typename I>
 __device__ __forceinline__ void ul_gradient_corner(I &row0, I &column0, int64_t tile, I columns)
@@ -416,7 +416,7 @@ struct ul_gradient_mma {
     static constexpr int elements = rows + STAGES * stage;
     static_assert(D % 16 == 0 && E % 16 == 0 && W % 16 == 0 && BC % 16 == 0, "padded");
 
-    /* As of struct ul_attend_mma. */
+    /* As in struct ul_attend_mma. */
     static __device__ __forceinline__ int row(int i)
     {
         return (int)threadIdx.x % 32 / 4 + 8 * i;
@@ -432,8 +432,8 @@ template <class MMA> struct ul_gradient_mma_sums {
     float shares[MMA::S > 0 ? MMA::S / 8 : 1][4];
 };
 
-/* HEIGHT rows of WIDTH elements from row `row0` on to shared memory, as copies that are not yet
- * closed; zeros behind the last one. */
+/* Begins to copy HEIGHT rows of WIDTH elements from row `row0` on into shared memory, without
+ * closing the copies; zeros after the last row. */
 template <class MMA, class LAYOUT, int HEIGHT, int WIDTH, int PACK, typename I, class PLACE>
 __device__ __forceinline__ void ul_gradient_stage(uint16_t *to, bool is_aligned, I row0, I rows,
                                                   I size, const PLACE &place)
@@ -447,7 +447,7 @@ __device__ __forceinline__ void ul_gradient_stage(uint16_t *to, bool is_aligned,
     part.end(to);
 }
 
-/* The products of the warp's 16 rows that lie from `as` on with the BC from `bs` on, DEPTH deep. */
+/* Multiplies the warp's 16 rows from `as` on by the BC from `bs` on, DEPTH deep. */
 template <class MMA, class LAYOUT, int DEPTH>
 __device__ __forceinline__ void ul_gradient_products_mma(float (&to)[MMA::BC / 8][4],
                                                          const uint16_t *as, const uint16_t *bs)
@@ -617,7 +617,7 @@ ul_gradient_statistics_mma(uint16_t *shared, int64_t tile, I queries, I keys, I 
     }
 }
 
-/* Whether rows from `row0` on see a column from `column0` on, of a tile. */
+/* Whether rows from `row0` on see a column from `column0` on, in a tile. */
 template <class MMA, bool IS_TURNED, typename I>
 __device__ __forceinline__ bool ul_gradient_sees(I row0, I column0, I reach)
 {

@@ -56,8 +56,8 @@ struct alignas(sizeof(T) * COUNT > 16 ? 16 : sizeof(T) * COUNT) ul_pack_of {
     }
 };
 
-/* Elements of 16 bits that are moved and no more. Packs of them are whole registers: compilers
- * would take those to pieces where two ways of reading a pack meet. */
+/* Elements of 16 bits that are only moved. Packs of them are whole registers: compilers would take
+ * these to pieces where two ways of reading a pack meet. */
 struct ul_bits16 {
     uint16_t bits;
     ul_bits16() = default;
@@ -68,7 +68,7 @@ struct ul_bits16 {
 template <int COUNT> struct alignas(2 * COUNT > 16 ? 16 : 2 * COUNT) ul_pack_of<ul_bits16, COUNT> {
     typedef typename std::conditional<COUNT == 1, uint16_t, uint32_t>::type word;
     word words[(COUNT + 1) / 2];
-    /* In order of i. */
+    /* Puts elements in order of i. */
     __device__ __forceinline__ void put(int i, ul_bits16 x)
     {
         words[i / 2] = (word)(i % 2 == 0 ? x.bits : words[i / 2] | (uint32_t)x.bits << 16);
@@ -110,7 +110,7 @@ __device__ __forceinline__ ul_pack_of<T, COUNT> ul_pack_read(const T *from, bool
     return pack;
 }
 
-/* As packs of COUNT elements want it, at most 16 bytes. */
+/* Whether it is aligned as packs of COUNT elements want it, at most to 16 bytes. */
 template <int COUNT = 16, typename T> __device__ __forceinline__ bool ul_is_aligned(const T *place)
 {
     constexpr size_t bytes = COUNT * sizeof(T) > 16 ? 16 : COUNT * sizeof(T);
@@ -145,8 +145,8 @@ struct ul_tile {
     static constexpr int threads = group * SPLITS;
     static constexpr int run_m = ul_min(TM, ul_pack_max<T>());
     static constexpr int run_n = ul_min(TN, ul_pack_max<T>());
-    /* Rows of the tiles are a few elements longer than they must be, so that elements of one
-     * column lie in different banks. */
+    /* Rows of the tiles are a few elements longer than they must be, so that elements of one column
+     * are in different banks. */
     static constexpr int pitch_m = BM + ul_pack_max<T>(), pitch_n = BN + ul_pack_max<T>();
     static constexpr int stage = BK * (pitch_m + pitch_n);
     static constexpr int out_n = SPLITS > 1 ? SPLITS *BM *pitch_n : down *pitch_n;
@@ -200,7 +200,7 @@ template <typename T, int WIDTH, int BK, int THREADS, class HOW> struct ul_tile_
                 values[i] = ul_pack_fill<T, pack>(T(0));
         }
     }
-    /* As [k][beside]. */
+    /* Stored as [k][beside]. */
     template <int PITCH> __device__ __forceinline__ void store(T *to) const
     {
         UL_UNROLLED
@@ -214,7 +214,7 @@ template <typename T, int WIDTH, int BK, int THREADS, class HOW> struct ul_tile_
             }
         }
     }
-    /* As [beside][k] where neighbours are along k, else as [k][beside]: as it was read. */
+    /* Stored as it was read: as [beside][k] where neighbours are along k, else as [k][beside]. */
     template <int PITCH, typename TO> __device__ __forceinline__ void store_as_read(TO *to) const
     {
         UL_UNROLLED
@@ -223,7 +223,7 @@ template <typename T, int WIDTH, int BK, int THREADS, class HOW> struct ul_tile_
                                                                 : deep(i) * PITCH + beside(i))) =
                 values[i];
     }
-    /* As [beside][k], however it was read. */
+    /* Stored as [beside][k], however it was read. */
     template <int PITCH> __device__ __forceinline__ void store_along_k(T *to) const
     {
         UL_UNROLLED
@@ -263,7 +263,7 @@ __device__ __forceinline__ void ul_tiles_walk(I k, const LOAD &load, const STORE
     }
 }
 
-/* Adds the products of one tile of either operand, of this thread's split. */
+/* Adds the products of one tile of each operand, for this thread's split. */
 template <class TILE>
 __device__ __forceinline__ void ul_tile_multiply(typename TILE::type (&sums)[TILE::TM][TILE::TN],
                                                  const typename TILE::type *as,
@@ -425,7 +425,7 @@ __device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, in
 }
 
 /* Sums `at` and on, SUMS of them, of m x n (numbered along n first), by a warp: lane i adds packs
- * i, i + 32 and so on of the products, and lanes are added in a fixed tree. */
+ * i, i + 32 and so on of the products, and the lanes are added in a fixed tree. */
 template <typename T, int PACK, int SUMS, class PRODUCT = ul_product<T>, typename I, class READ_A,
           class READ_B, class PUT>
 __device__ __forceinline__ void ul_contract_dots(int64_t at, I m, I n, I k, const READ_A &read_a,
@@ -474,7 +474,7 @@ __device__ __forceinline__ void ul_contract_dot(int64_t tile, I m, I n, I k, con
         ul_contract_dots<T, PACK, SUMS, PRODUCT>(at, m, n, k, read_a, read_b, put);
 }
 
-/* All sums by a team of whole warps, of which this is thread `thread`. */
+/* Forms all sums by a team of whole warps, of which this is thread `thread`. */
 template <typename T, int PACK, int SUMS, class PRODUCT = ul_product<T>, typename I, class READ_A,
           class READ_B, class PUT>
 __device__ __forceinline__ void ul_contract_team(int64_t thread, int64_t threads, I m, I n, I k,
@@ -500,7 +500,7 @@ ul_pack_widen(const ul_pack_of<ul_bits16, COUNT> &pack)
     return values;
 }
 
-/* Where a pack of elements lies; is_there: inside of the operand's bounds, else all are 0. */
+/* Where a pack of elements is; is_there: inside of the operand's bounds, else all are 0. */
 struct ul_source {
     const uint16_t *from;
     bool is_there;
@@ -544,7 +544,7 @@ template <int ROWS, int WIDTH, int PACK, int THREADS, class LAYOUT> struct ul_st
     static constexpr int count = (total + THREADS - 1) / THREADS;
     static constexpr bool is_even = THREADS % line == 0; /* a thread has one column */
     static constexpr int step = is_even ? THREADS / line : 1;
-    static constexpr bool is_held = PACK == 1 && count <= 32; /* until others are multiplied */
+    static constexpr bool is_held = PACK == 1 && count <= 32; /* until the others are multiplied */
     static_assert(WIDTH % PACK == 0, "whole packs");
     uint16_t held[is_held ? count : 1];
 
@@ -651,7 +651,7 @@ template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_, int STAGES_>
                           threads, layout<HOW, BESIDE>>;
 };
 
-/* Adds the products of one tile of either operand, of the warp's sums from row wm, column wn on. */
+/* Adds the products of one tile of each operand, for the warp's sums from row wm, column wn on. */
 template <class MMA, class A, class B>
 __device__ __forceinline__ void ul_mma_multiply(float (&sums)[MMA::down][MMA::across][4],
                                                 const uint16_t *as, const uint16_t *bs, int wm,
@@ -738,8 +738,8 @@ __device__ __forceinline__ void ul_mma_put(const float (&sums)[MMA::down][MMA::a
     }
 }
 
-/* The pack at row and column of an operand's tile, of at in first + [0, ..) below limit and k in k0
- * + [0, ..) below depth. */
+/* The pack at a row and column of an operand's tile, for at in first + [0, ..) below limit and k in
+ * k0 + [0, ..) below depth. */
 template <class HOW, typename I, class PLACE>
 __device__ __forceinline__ ul_source ul_mma_source(int row, int column, I first, I limit, I k0,
                                                    I depth, const PLACE &place)
@@ -791,7 +791,7 @@ __device__ __forceinline__ void ul_contract_mma_rows(uint16_t *shared, int64_t t
     int at = 0;
     UL_ROLLED
     for (I k0 = 0; k0 < k; k0 += MMA::BK) {
-        const int to = at == 0 ? STAGES - 1 : at - 1; /* was multiplied before this one */
+        const int to = at == 0 ? STAGES - 1 : at - 1; /* it was multiplied before this one */
         const bool has_next = k - k0 > ahead;
         ul_copies_wait<STAGES - 2>();
         __syncthreads();

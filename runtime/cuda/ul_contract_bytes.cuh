@@ -21,7 +21,7 @@
 
 #include "ul_contract.cuh"
 
-/* Bytes that are moved and no more; as ul_bits16. */
+/* Bytes that are only moved; as ul_bits16. */
 struct ul_byte {
     uint8_t bits;
     ul_byte() = default;
@@ -32,7 +32,7 @@ struct ul_byte {
 template <int COUNT> struct alignas(COUNT) ul_pack_of<ul_byte, COUNT> {
     typedef typename std::conditional<COUNT == 1, uint8_t, uint32_t>::type word;
     word words[(COUNT + 3) / 4];
-    /* In order of i. */
+    /* Puts bytes in order of i. */
     __device__ __forceinline__ void put(int i, ul_byte x)
     {
         words[i / 4] = (word)(i % 4 == 0 ? x.bits : words[i / 4] | (uint32_t)x.bits << 8 * (i % 4));
@@ -153,7 +153,7 @@ __device__ __forceinline__ void ul_contract_tile_bytes(uint32_t *shared, int64_t
     });
 }
 
-/* ul_contract_dot of packs of BYTES; PRODUCT: an ul_bytes. */
+/* ul_contract_dot for packs of BYTES; PRODUCT: an ul_bytes. */
 template <class PRODUCT, int BYTES, int SUMS, typename I, class READ_A, class READ_B, class PUT>
 __device__ __forceinline__ void ul_contract_dot_bytes(int64_t tile, I m, I n, I k,
                                                       const READ_A &read_a, const READ_B &read_b,
@@ -165,7 +165,7 @@ __device__ __forceinline__ void ul_contract_dot_bytes(int64_t tile, I m, I n, I 
     });
 }
 
-/* The same of ul_contract_team. */
+/* The same for ul_contract_team. */
 template <class PRODUCT, int BYTES, int SUMS, typename I, class READ_A, class READ_B, class PUT>
 __device__ __forceinline__ void ul_contract_team_bytes(int64_t thread, int64_t threads, I m, I n,
                                                        I k, const READ_A &read_a,
@@ -196,7 +196,7 @@ template <class PRODUCT_, int BM_, int BN_, int BK_, int WM_, int WN_> struct ul
     static_assert(BK % 16 == 0, "pitches are odd multiples of four");
 };
 
-/* Adds the products of one tile of either operand, of the warp's sums from row wm, column wn on. */
+/* Adds the products of one tile of each operand, for the warp's sums from row wm, column wn on. */
 template <class MMA>
 __device__ __forceinline__ void ul_mma_bytes_multiply(uint32_t (&sums)[MMA::down][MMA::across][4],
                                                       const uint32_t *as, const uint32_t *bs,
@@ -248,7 +248,7 @@ __device__ __forceinline__ void ul_mma_bytes_put(const uint32_t (&sums)[MMA::dow
     }
 }
 
-/* ul_contract_mma of words; k counts these. */
+/* ul_contract_mma for words; k counts these. */
 template <class MMA, class A, class B, bool PUT_ALONG_M, typename I, class READ_A, class READ_B,
           class PUT>
 __device__ __forceinline__ void ul_contract_mma_words(uint32_t *shared, int64_t tile, I m, I n, I k,

@@ -64,7 +64,7 @@ struct functions {
 /* One call, ready to run. */
 struct product {
     cublasLtMatmulDesc_t operation;
-    cublasLtMatrixLayout_t a, b, d; /* the residual lies as the result does */
+    cublasLtMatrixLayout_t a, b, d; /* the residual is laid out like the result */
     cublasLtMatmulAlgo_t algorithm;
     float alpha, beta;
     uint64_t workspace_bytes;
@@ -167,7 +167,7 @@ static bool is_row_major(const struct ul_call_tensor *tensor)
     return tensor->strides[c] == 1 && tensor->strides[r] >= tensor->dims[c];
 }
 
-/* A matrix as cuBLASLt sees its memory: row-major ones are turned. */
+/* A matrix as cuBLASLt sees its memory: row-major ones are transposed. */
 static bool make_layout(const struct handle *handle, const struct ul_call_tensor *tensor,
                         int64_t batch_count, cublasLtMatrixLayout_t *layout)
 {
@@ -228,8 +228,8 @@ static int64_t slopes_apart(const struct ul_call *call, enum ul_call_slopes slop
                : 0;
 }
 
-/* The matrix of slopes has the type of the result unless it is said to have another; without them
- * the description is as new. */
+/* The matrix of slopes has the result's type unless another one is set; without slopes the
+ * description is as new. */
 static bool set_slopes(const struct handle *handle, const struct ul_call *call,
                        struct product *product)
 {
@@ -241,7 +241,7 @@ static bool set_slopes(const struct handle *handle, const struct ul_call *call,
                sizeof nowhere);
 }
 
-/* With sums of a factor or slopes, where the call may have them, or without. */
+/* Sets the epilogue: with sums of a factor or slopes, where the call may have them, or without. */
 static bool set_epilogue(const struct handle *handle, const struct ul_call *call,
                          struct product *product, bool does_more)
 {
@@ -301,7 +301,7 @@ static int describe_call(void *opaque, uint32_t index, const struct ul_call *cal
     return describe_product(handle, call, product);
 }
 
-/* Or the matrix of slopes. */
+/* Sets the bias, or the matrix of slopes. */
 static bool set_bias(const struct handle *handle, struct product *product, const void *bias)
 {
     if (product->slopes_of != UL_SLOPES_OF_NONE)
@@ -317,7 +317,7 @@ struct alignas(16) eight {
     uint32_t words[4];
 };
 
-/* Bits of the elements in a word that are not at most 0: what is no number passes a slope on. */
+/* Bits of the elements in a word that are not at most 0: NaN lets a slope pass. */
 static __device__ uint32_t positive_bits(uint32_t word, uint32_t infinity)
 {
     uint32_t bits = 0;
@@ -389,7 +389,7 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
 
 /* ---- choosing ---- */
 
-/* No part of a sum is added in place of the result. */
+/* Whether no part of a sum is added in place of the result. */
 static bool keeps_sums(const struct handle *handle, const cublasLtMatmulAlgo_t *algorithm)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -477,8 +477,8 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
         !set_epilogue(handle, call, product, does_more))
         return 0;
     memcpy(&algorithm, choice->bytes, sizeof algorithm);
-    /* Its alignment is judged by what the description holds, which may be another call's, or none.
-     */
+    /* The description holds the address by which alignment is judged; it may still be another
+     * call's, or none. */
     if (!set_bias(handle, product, product->told_bias) ||
         handle->lt.MatmulAlgoCheck(handle->cublas, product->operation, product->a, product->b,
                                    product->d, product->d, &algorithm,
@@ -540,8 +540,8 @@ int ul_cublas_did_more(const struct ul_cuda_step *at, uint32_t place, uint32_t c
            handle->calls.names[call][0] != '\0' && handle->products[call].does_more;
 }
 
-/* Who is told of each step looks at what it leaves, sums included, which must be the same in every
- * run. */
+/* Whoever is told of each step looks at what it leaves, sums included, which must be the same in
+ * every run. */
 static void clear_sums(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
                        const void *const *args)
 {

@@ -3,10 +3,9 @@
  * A model on a CUDA device: ul_device.h's functions. Here contexts are opened and closed, and the
  * command line is served; see ul_cuda_internal.h for the rest.
  *
- * Invariants: one cudaMalloc in the life of a context, of the arena, by `open`. CUDA itself takes
- * memory for its context, for the handles of libraries and for the captured run, all before the
- * context is ready, measured by what is free before and after.
- */
+ * Invariants: there is one cudaMalloc in the life of a context, that of the arena, by `open`. CUDA
+ * itself takes memory for its context, for the handles of libraries and for the captured run, all
+ * before the context is ready, measured by what is free before and after. */
 #include "ul_cuda_internal.h"
 
 #include <dlfcn.h>
@@ -54,14 +53,14 @@ cudaError_t ul_cuda_enter(const struct ul_context *context, int *before)
 {
     if (context->process != getpid())
         return cudaErrorInitializationError;
-    (void)cudaGetLastError(); /* what a caller left behind is not of this run */
+    (void)cudaGetLastError(); /* what a caller left is not this run's */
     cudaError_t error = cudaGetDevice(before);
     if (error == cudaSuccess && *before != context->device)
         error = cudaSetDevice(context->device);
     return error;
 }
 
-/* Not where it is the same: on another device that would make a context. */
+/* Not where it is the same device: on another one that would make a context. */
 void ul_cuda_leave(int device, int before)
 {
     if (before != device)
@@ -74,7 +73,7 @@ struct nvml_memory {
     unsigned long long total, free, used;
 };
 
-/* Bytes in use on the device, by the driver's word, which needs no context; 0: it does not say. */
+/* Bytes in use on the device, as the driver says, which needs no context; 0: it does not say. */
 static uint64_t nvml_used_bytes(int device)
 {
     char bus[32];
@@ -107,7 +106,7 @@ uint64_t ul_cuda_free_bytes(void)
 
 /* ---- open ---- */
 
-/* Is there a driver, is it new enough, and which device is it to be? */
+/* Finds out whether there is a driver, whether it is new enough, and which device is meant. */
 static enum ul_result find_device(struct ul_context *context, struct ul_failure *failure)
 {
     const struct ul_device_request *request = &context->request;
@@ -188,7 +187,7 @@ static enum ul_result make_context(struct ul_context *context, struct ul_failure
     return UL_OK;
 }
 
-/* The second stream, where steps run beside each other. */
+/* Opens the second stream, on which steps run beside those of the first. */
 static enum ul_result open_beside(struct ul_context *context, struct ul_failure *failure)
 {
     cudaError_t error = cudaSuccess;
@@ -212,7 +211,8 @@ static void close_beside(struct ul_context *context)
         (void)cudaStreamDestroy(context->beside);
 }
 
-/* Memory that copies beside kernels reach, of exactly the planned bytes; streams and events. */
+/* Opens memory that copies beside kernels reach, of exactly the planned bytes; and streams and
+ * events. */
 static enum ul_result open_offload(struct ul_context *context, struct ul_failure *failure)
 {
     const struct ul_model *model = context->model;
@@ -298,7 +298,7 @@ static enum ul_result acquire_arena(struct ul_context *context, struct ul_failur
     return UL_OK;
 }
 
-/* cudaMalloc aligns to 256 bytes: more is in no use, whatever a plan's alignment is. */
+/* cudaMalloc aligns to 256 bytes: more would be of no use, whatever a plan's alignment is. */
 static enum ul_result make_arena(struct ul_context *context, struct ul_failure *failure)
 {
     const struct ul_model *model = context->model;
@@ -365,7 +365,7 @@ static void close_on_device(struct ul_context *context)
         (void)cudaStreamDestroy(context->own_stream);
 }
 
-/* Behind a fork all on the device is the parent's. */
+/* After a fork, everything on the device is the parent's. */
 static void close_context(struct ul_context *context)
 {
     int before = 0;
@@ -450,8 +450,8 @@ static void *get_stream(const struct ul_context *context)
 
 /* ---- for the command line ---- */
 
-/* Waits for what was enqueued, unless that failed with `error`; the thread's device is again what
-   it was. */
+/* Waits for what was enqueued, unless that failed with `error`; then restores the thread's
+   device. */
 static enum ul_result finish_now(struct ul_context *context, int before, cudaError_t error,
                                  struct ul_failure *failure)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * What the generated kernels.cu of target cuda is made of: what a kernel gets beside its buffers,
+ * What the generated kernels.cu of target cuda is made of: what a kernel gets besides its buffers,
  * how it is launched, and the state of a run on the host. CUDA C++; the same source is compiled as
- * host C++ by tests/cuda_emulation, which is why launches go through UL_LAUNCH and shared memory
- * is declared by UL_SHARED.
+ * host C++ by tests/cuda_emulation, which is why launches go through UL_LAUNCH and shared memory is
+ * declared by UL_SHARED.
  *
  *     static __global__ void k3_0(const float *b0, float *b1, struct ul_where run)
  *     {
@@ -36,8 +36,8 @@
 
 #define UL_CUDA_MOVERS 2 /* one each way */
 
-/* The first thing out of range in a run: that of the first step that ran into one, and of these the
- * least (limit, value), so that it does not depend on which thread came first. */
+/* The first thing out of range in a run: that of the first step that met one, and there the least
+ * (limit, value), so that it does not depend on which thread came first. */
 struct ul_cuda_fault {
     uint32_t lock;
     uint32_t kind;  /* enum ul_fault */
@@ -47,8 +47,8 @@ struct ul_cuda_fault {
     int64_t limit;
 };
 
-/* Where the blocks of a launch that is together meet (ul_together.cuh). Zeros at set-up; each
- * meeting leaves it as it found it, but for the number of meetings, which goes on. */
+/* Where the blocks of a launch meet that are all there together (ul_together.cuh). Zeros at set-up;
+ * each meeting leaves it as it found it, except for the number of meetings, which goes on. */
 struct ul_meeting {
     uint32_t arrived; /* blocks */
     uint32_t round;
@@ -66,8 +66,8 @@ struct ul_cuda_state {
 /* What every kernel gets as its last argument, named `run`. */
 struct ul_where {
     struct ul_cuda_fault *fault;
-    const uint8_t *when; /* the step's region runs; NULL: it always does */
-    uint32_t order;      /* steps are counted as they run: in a loop each time round */
+    const uint8_t *when; /* 1 where the step's region runs; NULL: it always does */
+    uint32_t order;      /* of the step: steps are counted as they run, in a loop each time round */
     uint32_t step;
 };
 
@@ -90,7 +90,7 @@ struct ul_cuda_nodes {
     struct ul_cuda_node *all;
     uint32_t count, room;
     uint32_t given; /* how many nodes have got new arguments so far */
-    int is_whole;   /* 0: a library alone knows some of the nodes */
+    int is_whole;   /* 0: some of the nodes are known to a library alone */
 };
 
 /* One run, on the host. */
@@ -99,10 +99,10 @@ struct ul_cuda_run {
     cudaStream_t main, beside; /* beside NULL: there is none */
     cudaEvent_t parted;        /* when the second stream began last, and when it was joined */
     cudaEvent_t joined;
-    int is_parted;        /* something is beside that nobody waits for yet */
+    int is_parted;        /* something is on the second stream that nobody waits for yet */
     unsigned char *arena; /* device memory */
     struct ul_cuda_state *state;
-    uint8_t *regions;          /* behind the state */
+    uint8_t *regions;          /* after the state */
     uint32_t *counters;        /* of blocks (ul_is_last); zeros between launches */
     const void *const *inputs; /* device memory of the caller, for --io caller */
     void *const *outputs;
@@ -115,14 +115,15 @@ struct ul_cuda_run {
     void *announce_context;
     uint32_t order;        /* of the step that is being launched, from 1 */
     uint64_t launch_count; /* of kernels, copies and library calls so far */
-    uint64_t launch_limit; /* what is beyond it is left out: too long to be captured */
-    uint8_t *apart; /* by step: 1: loops of it are launches, not all blocks being there at once */
+    uint64_t launch_limit; /* what comes after it is left out: too long to be captured */
+    uint8_t *apart; /* by step: 1: its loops are launches, since not all blocks can be there at
+                       once */
     int overlaps;   /* kernels may begin while the one before them ends: see ul_wait */
     int is_behind;  /* a kernel of ours is the last thing in the stream */
     int begins;     /* whether calls add nothing to sums of earlier runs */
-    int asks;       /* nothing is enqueued: who runs library calls is found out */
+    int asks;       /* nothing is enqueued: this finds out who runs library calls */
     int touches;    /* whether the step that is being launched has a buffer of the caller */
-    struct ul_cuda_nodes *nodes; /* NULL: nobody wants to know them */
+    struct ul_cuda_nodes *nodes; /* NULL: they are not wanted */
     cudaError_t error;           /* the first one */
 };
 
@@ -134,13 +135,13 @@ struct ul_cuda_run {
  */
 struct ul_cuda_code {
     void (*const *entries)(struct ul_cuda_run *run);
-    const void *probe; /* a kernel, compiled for what all of the file are; NULL: not told */
-    /* By call: enqueues the kernels of ours beside it, at places of the plan, for their time; NULL:
-     * nobody asks that of the call, or of any. */
+    const void *probe; /* a kernel that was compiled like all of the file; NULL: not told */
+    /* By call: enqueues the kernels of ours that could stand for it, at places of the plan, to time
+     * them; NULL: nobody asks that of the call, or of any. */
     void (*const *own)(struct ul_cuda_run *run);
 };
 
-/* Where a host function that launches the kernels of one step stands. */
+/* Where a host function that launches the kernels of one step is. */
 struct ul_cuda_step {
     struct ul_cuda_run *run;
     struct ul_where where;
@@ -152,8 +153,8 @@ static inline void ul_cuda_note(struct ul_cuda_run *run, cudaError_t error)
         run->error = error;
 }
 
-/* The steps from here on are on the second stream, behind what the first one has so far; a run
- * that enqueues nothing says nothing to either. */
+/* The steps from here on are on the second stream, after what the first one has so far; a run that
+ * enqueues nothing says nothing to either. */
 static inline void ul_cuda_enter_beside(struct ul_cuda_run *run)
 {
     run->stream = run->beside;
@@ -171,7 +172,7 @@ static inline void ul_cuda_leave_beside(struct ul_cuda_run *run)
     run->is_behind = 0;
 }
 
-/* Steps that are enqueued behind it wait for all of the second stream. */
+/* Steps that are enqueued after it wait for all of the second stream. */
 static inline void ul_cuda_join(struct ul_cuda_run *run)
 {
     if (run->beside == NULL)
@@ -202,12 +203,12 @@ static inline struct ul_cuda_step ul_cuda_begin_step(struct ul_cuda_run *run, ui
 #endif
     if (run->announce != NULL) {
         run->announce(run, &at.where);
-        run->is_behind = 0; /* what a step takes is what it takes alone */
+        run->is_behind = 0; /* a step's time is what it takes alone */
     }
     return at;
 }
 
-/* A step behind those before it on the first stream. */
+/* A step after those before it on the first stream. */
 static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t number,
                                              uint32_t region)
 {
@@ -216,9 +217,9 @@ static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t n
     return ul_cuda_begin_step(run, number, region);
 }
 
-/* A step on the second stream, behind all that is enqueued so far. Steps of the first stream that
+/* A step on the second stream, after all that is enqueued so far. Steps of the first stream that
  * are enqueued later run beside it, up to ul_cuda_join. Where the run is told of each step, it is
- * one more of the first stream. */
+ * one more step of the first stream. */
 static inline struct ul_cuda_step ul_cuda_at_beside(struct ul_cuda_run *run, uint32_t number,
                                                     uint32_t region)
 {
@@ -260,8 +261,8 @@ static inline unsigned char *ul_cuda_output(struct ul_cuda_run *run, uint32_t nu
     return (unsigned char *)run->outputs[number];
 }
 
-/* What came of UL_LAUNCH_TOGETHER. The device was asked before whether it holds all blocks; the
- * stream may have a part of it alone: a green context, or a share under MPS. */
+/* What came of UL_LAUNCH_TOGETHER. The device was asked before whether it holds all blocks, but the
+ * stream may have only a part of it: a green context, or a share under MPS. */
 static inline void ul_cuda_note_together(const struct ul_cuda_step *at, cudaError_t error)
 {
     if (error != cudaErrorCooperativeLaunchTooLarge) {
@@ -269,12 +270,12 @@ static inline void ul_cuda_note_together(const struct ul_cuda_step *at, cudaErro
         return;
     }
     (void)cudaGetLastError();
-    at->run->launch_count--; /* it was none */
+    at->run->launch_count--; /* it was no launch */
     at->run->apart[at->where.step] = 1;
 }
 
 /* Asked before anything is enqueued, once for each kernel, copy or library call: 0 after an error,
- * and where a run is captured that is too long for it. */
+ * and where a captured run is too long for it. */
 static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
 {
     if (run->error != cudaSuccess || run->launch_count >= run->launch_limit)
@@ -427,20 +428,21 @@ static inline bool ul_cuda_is_apart(const struct ul_cuda_step *at)
     return at->run->apart[at->where.step] != 0;
 }
 
-/* Notes a node. Where that fails, the list is not whole. */
+/* Notes a node. Where that fails, the list is not complete. */
 void ul_cuda_keep_node(struct ul_cuda_run *run, const void *kernel);
 
 /* ---- fixed steps of a program; ul_cuda_steps.cu ---- */
 
-/* size_bytes from one place of device memory to another; the two do not overlap. */
+/* Copies size_bytes from one place of device memory to another; the two do not overlap. */
 void ul_cuda_copy(const struct ul_cuda_step *at, const void *from, void *to, uint64_t size_bytes);
-/* Begins to move size_bytes between the arena and what is offloaded, on a stream of the plan's;
- * steps that are enqueued behind it run beside it, where the stream is not 0. */
+/* Begins to move size_bytes between the arena and the memory that values are offloaded to, on a
+ * stream of the plan's; steps that are enqueued after it run beside it, where the stream is not
+ * 0. */
 void ul_cuda_move(const struct ul_cuda_step *at, enum ul_direction direction, uint32_t stream,
                   uint32_t number, uint64_t offset_bytes, unsigned char *bytes,
                   uint64_t size_bytes);
-/* Steps that are enqueued behind it wait for that transfer, and for those before it on its stream.
- */
+/* Steps that are enqueued after it wait for that transfer, and for those before it on its
+ * stream. */
 void ul_cuda_await(struct ul_cuda_run *run, uint32_t number);
 /* *to = value */
 void ul_cuda_put_counter(const struct ul_cuda_step *at, int64_t *to, int64_t value);

@@ -105,7 +105,7 @@ static cudaGraph_t record_once(struct ul_context *context, uint32_t number,
     return graph;
 }
 
-/* A launch that CUDA refuses spoils the capture. The next capture makes it another way. */
+/* A launch that CUDA refuses spoils the capture. The next capture makes it in another way. */
 static cudaGraph_t record(struct ul_context *context, uint32_t number, struct ul_cuda_nodes *nodes,
                           const void *const *inputs, void *const *outputs)
 {
@@ -186,8 +186,8 @@ static void capture(struct ul_context *context, uint32_t number, struct ul_cuda_
                     const void *const *inputs, void *const *outputs)
 {
     struct ul_device_memory *memory = &context->memory;
-    /* The bytes are those from before any graph: an older graph is kept and grows, or is dropped.
-     */
+    /* These are the bytes from before any graph: an older graph is kept and grows, or is
+     * dropped. */
     uint64_t before = ul_cuda_free_bytes() + memory->graph_bytes;
     (void)same_buffers(context, number, replay, inputs, outputs, true);
     make_graph(context, number, replay, inputs, outputs);

@@ -8,8 +8,8 @@
  *     ul_cuda_graph.cu    graphs of runs: captured, given other buffers of the caller's
  *     ul_cuda_steps.cu    kernels that every program has
  *
- * Invariants: as of ul_device.h. A function that returns an enum ul_result has set the failure.
- */
+ * Invariants: those of ul_device.h. A function that returns an enum ul_result has set the
+ * failure. */
 #ifndef UL_CUDA_INTERNAL_H
 #define UL_CUDA_INTERNAL_H
 
@@ -19,8 +19,8 @@
 #include <sys/types.h>
 
 #define UL_CUDA_STEP_EVENTS 256
-/* How many graphs an entry point has where library calls read or write buffers of the caller. Each
- * further set of buffers in turn costs a capture. */
+/* How many graphs an entry point has where library calls read or write buffers of the caller. With
+ * more sets of buffers than that in turn, each costs a capture. */
 #define UL_CUDA_SETS 2
 
 enum ul_cuda_clock {
@@ -35,8 +35,8 @@ enum ul_cuda_clock {
 struct ul_cuda_replay {
     cudaGraphExec_t exec; /* NULL: there is none */
     const void **buffers; /* inputs and outputs of the caller that the graph reads and writes */
-    struct ul_cuda_nodes nodes; /* its nodes that have them; where the list is not whole, other
-                                   buffers need a new capture */
+    struct ul_cuda_nodes nodes; /* its nodes that have them; where the list is not complete,
+                                   other buffers need a new capture */
     cudaGraph_t graph;          /* the graph that has these nodes; NULL: there is none */
     uint64_t last_run;          /* the run_count when it was last used */
 };
@@ -46,14 +46,14 @@ struct ul_cuda_captured {
     struct ul_cuda_replay replays[UL_CUDA_SETS];
     uint64_t run_count;
     bool is_warm;        /* it ran once, so that it can be captured */
-    bool refuses_nodes;  /* CUDA did not give a node other buffers */
+    bool refuses_nodes;  /* CUDA did not give other buffers to a node */
     const char *refusal; /* why runs are not captured; NULL: they are */
 };
 
 struct ul_context {
     const struct ul_model *model;
     struct ul_device_request request;
-    pid_t process; /* that opened it */
+    pid_t process; /* the process that opened it */
     int device;
     cudaStream_t own_stream; /* captures; runs, where the caller has none */
     cudaStream_t stream;
@@ -73,7 +73,7 @@ struct ul_context {
     cudaEvent_t marks[UL_CUDA_STEP_EVENTS];
     uint32_t marked_steps[UL_CUDA_STEP_EVENTS];
     uint32_t mark_count;
-    double *step_seconds; /* of the caller, while marks are set */
+    double *step_seconds; /* the caller's, while marks are set */
     ul_step_hook *hook;
     void *hook_context;
     struct ul_device_memory memory;
@@ -94,7 +94,7 @@ static inline uint64_t ul_cuda_less(uint64_t before, uint64_t after)
 /* What an error of CUDA means to the caller. */
 enum ul_result ul_cuda_fail(const struct ul_context *context, struct ul_failure *failure,
                             cudaError_t error);
-/* The context's device becomes the thread's; *before is what it was. On an error, as in a process
+/* Makes the context's device the thread's; *before is what it was. On an error, as in a process
    that was forked since, nothing of the context may be touched. */
 cudaError_t ul_cuda_enter(const struct ul_context *context, int *before);
 void ul_cuda_leave(int device, int before);
@@ -112,17 +112,17 @@ enum ul_result ul_cuda_load_context(struct ul_context *context,
 /* ---- ul_cuda_run.cu ---- */
 struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStream_t stream);
 /* Goes through all that a run may enqueue, and enqueues nothing, so that libraries see which of
-   their calls are theirs where they lie. */
+   their calls they take where these are. */
 void ul_cuda_ask_calls(struct ul_context *context);
-/* All of a run, with `entry` of kernels.cu, or the set-up, in its middle. */
+/* Enqueues all of a run, with `entry` of kernels.cu, or the set-up, in its middle. */
 void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
                      void (*entry)(struct ul_cuda_run *run));
-/* For transfers of a run that failed, which no step of it waited for any more. */
+/* For transfers of a run that failed, for which no step of it waited any more. */
 void ul_cuda_wait_for_movers(const struct ul_context *context);
 /* Waits for the run, unless it failed with `error`; hands its fault to the caller. */
 enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
                               struct ul_failure *failure);
-/* Zeros everywhere in the arena but in what is other models'. */
+/* Zeros the arena, except for what belongs to other models. */
 cudaError_t ul_cuda_clear_arena(struct ul_context *context);
 /* The first run, on zeros. */
 enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure);
@@ -150,9 +150,9 @@ cudaGraphExec_t ul_cuda_find_replay(struct ul_context *context, uint32_t number,
 /* Whether the program has code for the current device, and whether its kernels wait for those
    before them (ul_wait). */
 cudaError_t ul_cuda_probe(const struct ul_cuda_code *code, bool *waits);
-/* element_count elements, each the low element_bytes of value. */
+/* Writes element_count elements, each the low element_bytes of value. */
 void ul_cuda_fill_splat(const struct ul_cuda_step *at, const struct ul_splat *splat);
-/* Those bits of size_bytes of the arena that are 1 in `pattern`. */
+/* Exchanges the bits of size_bytes of the arena that are 1 in `pattern`. */
 void ul_cuda_exchange_bits(struct ul_cuda_run *run, int64_t offset_bytes, unsigned char pattern,
                            uint64_t size_bytes);
 

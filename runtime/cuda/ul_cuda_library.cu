@@ -94,7 +94,7 @@ static void list_tensors(const struct ul_call *call,
     tensors[BIAS] = call->bias.rank > 0 ? &call->bias : NULL;
     tensors[DST] = &call->dst;
     if (posts.adds)
-        tensors[RESIDUAL] = &call->dst; /* it lies as the result does */
+        tensors[RESIDUAL] = &call->dst; /* it is laid out like the result */
     if (call->kind != UL_CALL_ATTENTION && call->kind != UL_CALL_ATTENTION_GRADIENT)
         return;
     tensors[UL_CALL_ARG_VALUES] = &call->attention.values;
@@ -110,7 +110,7 @@ static void list_tensors(const struct ul_call *call,
     tensors[UL_CALL_ARG_VALUE_GRADIENT] = &call->attention.value_gradient;
 }
 
-/* Whether there is such an argument that is only read; a residual lies where the result does. */
+/* Whether there is such an argument that is only read; a residual is where the result is. */
 static bool is_operand(const struct ul_call *call,
                        const struct ul_call_tensor *const tensors[UL_CALL_ARGS], uint32_t argument)
 {
@@ -135,7 +135,7 @@ struct trial {
     unsigned long long
         *sum; /* place for the sum of the bytes of the result; NULL: there is no room */
     void (*own)(struct ul_cuda_run *run); /* kernels of the program instead; NULL: not asked */
-    struct ul_cuda_run run;               /* of these */
+    struct ul_cuda_run run;               /* their run */
 };
 
 /* From the first element to the last, by strides. */
@@ -168,7 +168,7 @@ static unsigned char *place(const struct ul_model *model, unsigned char *arena,
     return arena + begin;
 }
 
-/* What is only read may lie in one place, where there is no room for each. The residual may be the
+/* What is only read may share one place, where there is no room for each. The residual may be the
  * result's. */
 static bool place_trial(struct trial *trial, const struct ul_call *call,
                         const struct ul_model *model, unsigned char *arena, bool apart)
@@ -213,7 +213,7 @@ static void place_judge(struct trial *trial, const struct ul_call *call,
     trial->sum = (unsigned long long *)(void *)place(model, arena, UL_CALL_WORKSPACE_ALIGN,
                                                      &used_bytes, sizeof *trial->sum);
     trial->residual = NULL;
-    /* Else the call has no residual, or is one of attention. */
+    /* Otherwise the call has no residual, or is one of attention. */
     if (trial->args[RESIDUAL] == trial->args[DST])
         trial->residual =
             place(model, arena, trial->align_bytes, &used_bytes, reach_bytes(&call->dst));
@@ -306,7 +306,7 @@ static bool fill_operands(const struct trial *trial, const struct ul_call *call)
     return run.error == cudaSuccess;
 }
 
-/* Fills the places of results, between whose elements others may lie. */
+/* Fills the places of results, between whose elements others may be. */
 static void fill_results(const struct trial *trial, const struct ul_call *call,
                          const struct ul_cuda_step *at)
 {
@@ -369,8 +369,8 @@ static bool keeps_bits(const struct trial *trial, const struct ul_call *call)
 
 /* ---- judging masks ---- */
 
-/* Adds 1 for each element that a mask of what is above 0 would have left, and that is 0, and `many`
- * for each that it would not. Elements have 16 bits. */
+/* Adds 1 for each element that is 0 although a mask of what is above 0 would have left it, and
+ * `many` for each that the mask would not have left. Elements have 16 bits. */
 static __global__ void count_misplaced(const uint16_t *above, const uint16_t *result,
                                        unsigned long long *sum, unsigned long long many,
                                        int64_t count, struct ul_where run)
@@ -385,8 +385,8 @@ static __global__ void count_misplaced(const uint16_t *above, const uint16_t *re
 }
 
 /* Whether the library reads bits of slopes in the order in which they are written, which is said
- * nowhere. Half of random elements are negative, and in another order half of what is left would be
- * where it must not be. A sum of random products is hardly ever 0. */
+ * nowhere. Half of random elements are negative, and in another order half of those that are left
+ * would be in wrong places. A sum of random products is hardly ever 0. */
 static bool masks_well(const struct trial *trial, const struct ul_call *call)
 {
     enum { ODD_PART = 16 };
@@ -448,7 +448,7 @@ static double measure(const struct trial *trial, bool (*run_trial)(const struct 
 
 /* ---- choosing ---- */
 
-/* Untried, a call could fail in a run, which the kernel beside it cannot. */
+/* Untried, a call could fail in a run, which our kernel for it cannot. */
 static bool try_choice(const struct trial *trial, const struct ul_call *call,
                        const struct ul_cuda_choice *choice)
 {
@@ -511,7 +511,7 @@ static bool choose(const struct trial *trial, const struct ul_call *call, bool t
     return chosen;
 }
 
-/* An address that is a multiple of align_bytes and of no more, however the arena lies. */
+/* An address that is a multiple of align_bytes and of no more, wherever the arena is. */
 static const void *min_aligned(const unsigned char *arena, uint32_t align_bytes)
 {
     enum { PAGE_BYTES = 4096 };
@@ -519,7 +519,7 @@ static const void *min_aligned(const unsigned char *arena, uint32_t align_bytes)
     return (const void *)(page + align_bytes);
 }
 
-/* Has kernels of ours beside the call timed, where the program says how. */
+/* Has kernels of ours that stand for the call timed, where the program says how. */
 static void set_own(struct trial *trial, const struct ul_model *model, unsigned char *arena)
 {
     const struct ul_device *device = model->device;
@@ -568,7 +568,7 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
     return taken || !is_named || !trial->fits;
 }
 
-/* A trial of no call yet. */
+/* A trial without a call yet. */
 static struct trial begin_trial(const struct ul_cuda_library *library, void *handle,
                                 cudaStream_t stream)
 {
@@ -658,7 +658,7 @@ const char *ul_cuda_implementation(const void *handle, uint32_t step, uint32_t c
     return runs ? calls->names[call] : NULL;
 }
 
-/* How many steps each has. */
+/* Counts the steps of each caller. */
 static void count_callers(const struct ul_cuda_calls *calls, uint32_t counts[UL_CUDA_CALLERS])
 {
     memset(counts, 0, UL_CUDA_CALLERS * sizeof *counts);
@@ -679,7 +679,7 @@ int ul_cuda_note_unused(const struct ul_cuda_library *library, const void *handl
 {
     uint32_t counts[UL_CUDA_CALLERS];
     struct ul_device_calls all;
-    char missing[104] = "", misplaced[96] = ""; /* with numbers of ten digits, and all fits */
+    char missing[104] = "", misplaced[96] = ""; /* with numbers of ten digits, everything fits */
     count_callers((const struct ul_cuda_calls *)handle, counts);
     ul_cuda_count_calls(handle, &all);
     if (all.own == 0)
@@ -751,6 +751,6 @@ int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda
         at->run->nodes->is_whole = 0;
     if (ul_cuda_may_launch(at->run) && enqueue(library, calls, call, args, scratch, at) == 0)
         ul_cuda_note(at->run, cudaErrorUnknown);
-    at->run->is_behind = 0; /* the library's kernel is behind any of ours */
+    at->run->is_behind = 0; /* the library's kernel comes after any of ours */
     return 1;
 }

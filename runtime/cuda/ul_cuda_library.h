@@ -42,8 +42,8 @@
  * library is not there, or has nothing for the call. */
 int ul_cublas_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
                   const void *const *args, unsigned char *scratch);
-/* Whether that call forms sums of a factor beside its product, or multiplies it by slopes, where
- * its description leaves that to a kernel else, wherever its arguments lie. */
+/* Whether that call forms sums of a factor besides its product, or multiplies it by slopes, which
+ * its description otherwise leaves to a kernel; wherever its arguments are. */
 int ul_cublas_did_more(const struct ul_cuda_step *at, uint32_t library, uint32_t call);
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
                  const void *const *args, unsigned char *scratch);
@@ -62,7 +62,7 @@ void *ul_cuda_load(const char *name);
 void *ul_cuda_symbol(void *library, const char *name);
 void ul_cuda_unload(void *library);
 
-/* What a call's scratch is to a library: the workspace of ul_call_workspace_bytes() in it. */
+/* A library's part of a call's scratch: the workspace of ul_call_workspace_bytes() in it. */
 static inline unsigned char *ul_cuda_workspace(unsigned char *scratch)
 {
     uintptr_t over = (uintptr_t)scratch % UL_CALL_WORKSPACE_ALIGN;
@@ -80,18 +80,18 @@ void ul_cuda_read_posts(const struct ul_call *call, struct ul_cuda_posts *posts)
 
 /* ---- choosing algorithms ---- */
 
-/* An algorithm in the words of a library, which the same version of it reads. */
+/* An algorithm in a library's own words, which the same version of it reads. */
 enum { UL_CUDA_CHOICE_BYTES = 128, UL_CUDA_CANDIDATES = 16, UL_CUDA_NAME_BYTES = 48 };
 struct ul_cuda_choice {
     uint32_t size_bytes; /* 0: none */
     unsigned char bytes[UL_CUDA_CHOICE_BYTES];
 };
 
-/* Who runs the call of a step; of several rounds of a loop, the last of these. */
+/* Who runs the call of a step; with several rounds of a loop, of the last one. */
 enum ul_cuda_caller {
     UL_CUDA_NO_CALL, /* or kernels of ours, which were measured to take less time */
     UL_CUDA_BY_LIBRARY,
-    UL_CUDA_NO_ALGORITHM, /* within the planned workspace: a kernel of ours */
+    UL_CUDA_NO_ALGORITHM, /* none within the planned workspace: a kernel of ours runs */
     UL_CUDA_MISPLACED,    /* operands at places that the library does not take: likewise */
     UL_CUDA_CALLERS
 };
@@ -105,36 +105,36 @@ struct ul_cuda_calls {
     uint8_t *callers; /* by step: enum ul_cuda_caller */
 };
 
-/* What a library has of its own. `handle` is its handle, `index` the number of a call; what can
+/* What each library has of its own. `handle` is its handle, `index` the number of a call; what can
  * fail answers 0 where it does. */
 struct ul_cuda_library {
     const char *name, *shown; /* in a file of choices; in messages */
     uint32_t kinds;           /* of its calls: bits 1 << enum ul_call_kind */
     uint32_t align_bytes;     /* it takes operands at multiples of this */
-    /* 1: what `find` offers runs, so that it may be taken untried where the arena has no room for
-     * a trial: the arguments may be buffers of the caller's. 0: a trial is of two runs, with other
-     * bytes in the scratch and the residual in another place, which must give the same bits. */
+    /* 1: what `find` offers runs, so that it may be taken untried where the arena has no room for a
+     * trial; the arguments may be buffers of the caller's. 0: a trial is two runs, with other bytes
+     * in the scratch and the residual in another place, which must give the same bits. */
     int is_sure;
     uint64_t (*version)(const void *handle);
-    /* Room for so many calls, zeroed. */
+    /* Makes room for so many calls, zeroed. */
     int (*reserve)(void *handle, uint32_t call_count);
     /* Makes the descriptors of a call. `bias` is an address that is no better aligned than the
      * plan promises. */
     int (*describe)(void *handle, uint32_t index, const struct ul_call *call, const void *bias);
-    /* Algorithms that do with the plan, the best first; their number, at most
+    /* Finds algorithms that fit the plan, the best first; gives their number, at most
      * UL_CUDA_CANDIDATES. */
     int (*find)(void *handle, uint32_t index, const struct ul_call *call,
                 struct ul_cuda_choice *found);
-    /* Leaves a result of the call to the program's kernels, where nothing was found that runs, so
-     * that `find` looks for less from then on. 0: the call has no such result. NULL: no call has.
-     */
+    /* Leaves a result of the call to the program's kernels, where nothing was found that runs,
+     * so that `find` looks for less from then on. 0: the call has no such result. NULL: no call
+     * has. */
     int (*lessen)(void *handle, uint32_t index);
-    /* Makes an algorithm the call's, if it does with the plan. */
+    /* Makes an algorithm the call's, if it fits the plan. */
     int (*take)(void *handle, uint32_t index, const struct ul_call *call,
                 const struct ul_cuda_choice *choice);
     /* Whether what was taken reads a mask of bits, which is judged first. NULL: nothing does. */
     int (*has_mask)(const void *handle, uint32_t index);
-    /* On the stream of the run. */
+    /* Enqueues the call on the stream of the run. */
     int (*enqueue)(void *handle, uint32_t index, const void *const *args, unsigned char *scratch,
                    const struct ul_cuda_step *at);
     /* Names the algorithm that the call has. */
@@ -159,20 +159,20 @@ int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda
                      uint32_t place, uint32_t call, const void *const *args,
                      unsigned char *scratch);
 
-/* Fills in the failure, and is its result. */
+/* Fills in the failure, and gives its result. */
 enum ul_result ul_cuda_refuse(struct ul_failure *failure, enum ul_result result,
                               const char *detail);
 
 /* ---- ul_cuda_library_choices.cu ---- */
 
 /* Reads what a file holds for this model, plan, device, library and version: choices[i] for call i.
- * 0: there is no such file, or it is of something else or cut, which `reason` says of the line of
- * that number (0: of no line). */
+ * 0: there is no such file, or it is for something else or was cut; `reason` then says so about the
+ * line of that number (0: about no line). */
 int ul_cuda_read_choices(const char *path, const struct ul_model *model, const char *library,
                          uint64_t version, struct ul_cuda_choice *choices, uint32_t *line_number,
                          const char **reason);
-/* Writes them, beside what the file holds of other libraries for the same model, plan and device.
- */
+/* Writes them, and keeps what the file holds about other libraries for the same model, plan and
+ * device. */
 int ul_cuda_write_choices(const char *path, const struct ul_model *model, const char *library,
                           uint64_t version, const struct ul_cuda_choice *choices,
                           const char **reason);

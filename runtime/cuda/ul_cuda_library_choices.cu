@@ -30,7 +30,7 @@ static void put_hex(char *text, const void *bytes, size_t size_bytes)
         (void)snprintf(text + 2 * i, 3, "%02x", ((const unsigned char *)bytes)[i]);
 }
 
-/* None where the text is no number of whole bytes. */
+/* Gives no choice where the text is no number of whole bytes. */
 static struct ul_cuda_choice get_choice(const char *text)
 {
     struct ul_cuda_choice choice;
@@ -47,7 +47,7 @@ static struct ul_cuda_choice get_choice(const char *text)
     return choice;
 }
 
-/* The lines that say what a file is of, into head[0..HEAD_LINES - 1]. */
+/* Makes the lines that say what a file is for, in head[0..HEAD_LINES - 1]. */
 static int make_head(const struct ul_model *model, char head[HEAD_LINES][LINE_BYTES])
 {
     struct cudaDeviceProp properties;
@@ -65,8 +65,8 @@ static int make_head(const struct ul_model *model, char head[HEAD_LINES][LINE_BY
     return 1;
 }
 
-/* Opens the file behind its head; NULL where it has another one, of which *line_number is the
- * line. */
+/* Opens the file and goes past its head; NULL where it has another head, which begins to differ in
+ * line *line_number. */
 static FILE *open_choices(const char *path, const struct ul_model *model, uint32_t *line_number,
                           const char **reason)
 {
@@ -93,7 +93,8 @@ static FILE *open_choices(const char *path, const struct ul_model *model, uint32
     return NULL;
 }
 
-/* A line of a choice, kept if it is of this library. NULL, or what is wrong with it. */
+/* Reads a line with a choice, and keeps it if it is for this library. Gives NULL, or what is wrong
+ * with the line. */
 static const char *read_choice(const char *line, const struct ul_model *model, const char *library,
                                uint64_t version, struct ul_cuda_choice *choices)
 {
@@ -137,7 +138,8 @@ int ul_cuda_read_choices(const char *path, const struct ul_model *model, const c
     return wrong == NULL && ended;
 }
 
-/* What the old file, if it is of the same model, plan and device, says of other libraries. */
+/* Keeps what the old file, if it is for the same model, plan and device, says about other
+ * libraries. */
 static void keep_others(const char *path, const struct ul_model *model, const char *library,
                         FILE *out)
 {

@@ -15,7 +15,7 @@ struct upload {
     const struct ul_weights_source *source;
     struct ul_hash hash;
     unsigned char *halves[2];
-    cudaEvent_t sent[2]; /* when what was in a half has arrived */
+    cudaEvent_t sent[2]; /* what was in a half has arrived */
     int half;
     uint64_t used_bytes; /* of the half */
     cudaError_t error;
@@ -81,7 +81,7 @@ static bool upload_section(struct upload *upload, uint64_t offset_bytes, unsigne
 static enum ul_result upload_sections(struct upload *upload, struct ul_failure *failure)
 {
     const struct ul_model *model = upload->context->model;
-    uint64_t begin = 0, at = 0; /* of the payload in the source; in the payload */
+    uint64_t begin = 0, at = 0; /* where the payload begins in the source; a place in the payload */
     enum ul_result result = ul_weights_find(model, upload->source, &begin, failure);
     if (result != UL_OK)
         return result;
@@ -122,7 +122,7 @@ static enum ul_result load_weights(struct ul_context *context,
     return result == UL_OK && error != cudaSuccess ? ul_cuda_fail(context, failure, error) : result;
 }
 
-/* In memory of the host, of which no copy is on its way. */
+/* Fills memory of the host while no copy of it is under way. */
 static void fill_offloaded(unsigned char *to, const struct ul_splat *splat)
 {
     for (uint64_t i = 0; i < splat->element_count * splat->element_bytes; i++)
@@ -166,7 +166,7 @@ static void set_up(struct ul_cuda_run *run)
         model->device->code->entries[UL_ENTRY_SET_UP](run);
 }
 
-/* All that a run reads and writes is in the arena. */
+/* Whether all that a run reads and writes is in the arena. */
 static bool is_in_arena(const struct ul_model *model)
 {
     bool in_arena = true;

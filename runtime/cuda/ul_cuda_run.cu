@@ -6,9 +6,9 @@
  *                      '----- captured as a graph, replayed: ul_cuda_graph.cu -----'
  *
  * A run is what kernels.cu's main enqueues: it depends on the arena's address and, with --io
- * caller, on those of the caller's buffers, on nothing else, so that it is captured and replayed.
- * It is launched step by step instead where somebody wants to be told of steps, and where it cannot
- * be captured.
+ * caller, on those of the caller's buffers, and on nothing else, so that it can be captured and
+ * replayed. It is launched step by step instead where somebody wants to be told of steps, and where
+ * it cannot be captured.
  *
  * Before it is captured it is launched once: code that CUDA and its libraries load when it is first
  * called cannot be loaded while a stream is captured, and takes memory of the device. Where a run
@@ -118,7 +118,7 @@ enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
     return UL_DATA_FAULT;
 }
 
-/* As kernels and calls may read it. */
+/* Whether memory is where kernels and calls may read it. */
 static bool is_usable(const struct ul_context *context, const void *buffer)
 {
     return (uintptr_t)buffer % UL_DEVICE_BUFFER_ALIGN == 0 && ul_cuda_is_on_device(context, buffer);
@@ -317,7 +317,7 @@ static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
     return result;
 }
 
-/* On the context's device, whichever is the thread's. */
+/* Runs on the context's device, whichever is the thread's. */
 static enum ul_result run_entered(struct ul_context *context, uint32_t entry,
                                   const void *const *inputs, void *const *outputs,
                                   void (*announce)(struct ul_cuda_run *, const struct ul_where *),

@@ -3,8 +3,7 @@
  * Kernels that every program has: copies, the counters of loops, the bytes that say which regions
  * of the program run, and weights that are all one number.
  *
- * Invariants: as of the kernels in kernels.cu (ul_cuda.h).
- */
+ * Invariants: those of the kernels in kernels.cu (ul_cuda.h). */
 #include "ul_cuda_internal.h"
 
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 #define COPY_THREADS 256
 #define COPY_BLOCKS 2048 /* more do not make a copy faster */
 
-/* So many words of 16 bytes, and the bytes from `first` on that are behind them. */
+/* Copies so many words of 16 bytes, and the bytes from `first` on that come after them. */
 static __global__ void copy_all(const unsigned char *from, unsigned char *to, int64_t words,
                                 int64_t first, int64_t count, struct ul_where run)
 {
@@ -31,7 +30,7 @@ static __global__ void put_counter(int64_t *to, int64_t value, struct ul_where r
     *to = value;
 }
 
-/* These two run always: a region that is not entered must say so. */
+/* These two always run: a region that is not entered must say so. */
 static __global__ void enter_region(uint8_t *region, const uint8_t *parent,
                                     const uint8_t *condition, int negated, struct ul_where run)
 {
@@ -51,7 +50,7 @@ static __global__ void test_region(uint8_t *region, const uint8_t *condition, st
         *region = 0;
 }
 
-/* `pattern` over and over: byte i of it at each multiple of 8 plus i. */
+/* Writes `pattern` over and over: byte i of it goes to each multiple of 8 plus i. */
 static __global__ void fill_bytes(unsigned char *to, uint64_t pattern, int64_t count,
                                   struct ul_where run)
 {
@@ -148,8 +147,8 @@ void ul_cuda_test(const struct ul_cuda_step *at, uint32_t region, const uint8_t 
     UL_LAUNCH(test_region, 1, 1, at, at->run->regions + region, condition);
 }
 
-/* element_count elements, each the low element_bytes of value, little-endian. The target is aligned
-   to the element, so that a pattern of 8 bytes that begins with an element serves all of it. */
+/* Writes element_count elements, each the low element_bytes of value, little-endian. The target is
+   aligned to the element, so a pattern of 8 bytes that begins with an element serves all of it. */
 void ul_cuda_fill_splat(const struct ul_cuda_step *at, const struct ul_splat *splat)
 {
     unsigned char *to = at->run->arena + splat->offset_bytes;
@@ -253,7 +252,7 @@ bool ul_cuda_is_resident(const struct ul_cuda_step *at, const void *kernel, uint
 
 UL_PROBE
 
-/* Devices run older code too, which does not wait. */
+/* Devices also run older code, which does not wait. */
 static bool code_waits(const struct cudaFuncAttributes *attributes)
 {
     return attributes->ptxVersion >= 90 && attributes->binaryVersion >= 90;

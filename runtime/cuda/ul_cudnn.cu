@@ -31,7 +31,7 @@ struct handle {
 
 /* ---- open, close ---- */
 
-/* What a call gets of a cuDNN that is not there. */
+/* What a call is told about a cuDNN that is not there. */
 struct missing {
     const char *refusal, *note;
 };
@@ -81,7 +81,7 @@ static void unload(struct handle *handle)
 static void close_handle(void *opaque)
 {
     struct handle *handle = (struct handle *)opaque;
-    /* Plans first: one that several calls share is of the first one's graph. */
+    /* Plans go first: one that several calls share belongs to the first one's graph. */
     for (uint32_t i = 0; i < handle->calls.call_count; i++)
         ul_cudnn_drop_plan(&handle->dnn, &handle->graphs[i]);
     for (uint32_t i = 0; i < handle->calls.call_count; i++)
@@ -135,7 +135,8 @@ static int find(void *opaque, uint32_t index, const struct ul_call *call,
     return ul_cudnn_find(&handle->dnn, &handle->graphs[index], call, choices);
 }
 
-/* Layers of a network have calls alike, and a plan that is compiled is made once for all. */
+/* A network's layers have calls that are alike, and a plan that is compiled is made once for all of
+ * them. */
 static struct ul_cudnn_plan *find_plan(const struct handle *handle, uint32_t index,
                                        const struct ul_call *call,
                                        const struct ul_cuda_choice *choice)

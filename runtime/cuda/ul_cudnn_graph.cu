@@ -68,7 +68,7 @@ bool ul_cudnn_get(const struct ul_cudnn *dnn, cudnnBackendDescriptor_t descripto
 
 enum { RANK = 4, FIRST_VIRTUAL = 100, MAX_OPERATIONS = 24 };
 
-/* `good` stays false once anything failed, so that only the end is asked. */
+/* `good` stays false once anything has failed, so that only the end is tested. */
 struct builder {
     const struct ul_cudnn *dnn;
     struct ul_cudnn_graph *graph;
@@ -131,7 +131,7 @@ static cudnnDataType_t type_of(const struct ul_call_tensor *tensor)
                                           : CUDNN_DATA_FLOAT;
 }
 
-/* Dense, with the second axis innermost. */
+/* A dense tensor with the second axis innermost. */
 static struct shape image(cudnnDataType_t type, int64_t count, int64_t channels, int64_t rows,
                           int64_t columns)
 {
@@ -180,7 +180,7 @@ static cudnnBackendDescriptor_t put_tensor(struct builder *to, int64_t uid,
     return tensor;
 }
 
-/* One that a run gives a place. */
+/* A tensor that a run gives a place. */
 static cudnnBackendDescriptor_t put_given(struct builder *to, uint32_t number,
                                           const struct shape *shape, enum where where)
 {
@@ -203,7 +203,7 @@ static cudnnBackendDescriptor_t put_number(struct builder *to, uint32_t number, 
     return put_given(to, UL_CALL_ARGS + number, &one, BY_VALUE);
 }
 
-/* What an operation hands to the next one: nowhere in memory. */
+/* What an operation hands to the next one, nowhere in memory. */
 static cudnnBackendDescriptor_t put_between(struct builder *to, const struct shape *like,
                                             cudnnDataType_t type)
 {
@@ -217,12 +217,12 @@ static cudnnBackendDescriptor_t put_between(struct builder *to, const struct sha
 /* y = mode(x), mode(x, b) or mode(x, b, condition): b is broadcast. */
 struct pointwise {
     cudnnPointwiseMode_t mode;
-    cudnnDataType_t type; /* computed in */
+    cudnnDataType_t type; /* the type it is computed in */
     cudnnBackendDescriptor_t x, b, condition, y;
-    int64_t axis; /* of CUDNN_POINTWISE_GEN_INDEX */
+    int64_t axis; /* for CUDNN_POINTWISE_GEN_INDEX */
 };
 
-/* ReLU makes 0 of what is no number unless told otherwise. */
+/* ReLU turns NaN into 0 unless told otherwise. */
 static void put_pointwise(struct builder *to, const struct pointwise *pointwise)
 {
     cudnnBackendDescriptor_t function = begin(to, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -242,7 +242,7 @@ static void put_pointwise(struct builder *to, const struct pointwise *pointwise)
     end_operation(to, operation);
 }
 
-/* In f32. `b` NULL: there is none. */
+/* A function in f32. `b` NULL: there is none. */
 static void put_function(struct builder *to, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
                          cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y)
 {
