@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one way to add nodes, over ul_graph_insert_node. */
+/* The one way to add nodes, on top of ul_graph_insert_node. */
 #include "ir/build.h"
 
 #include <string.h>
@@ -62,7 +62,7 @@ ul_value_id ul_build_value(struct ul_build *build, enum ul_op op, const ul_value
                            uint32_t input_count, const struct ul_type *type)
 {
     struct ul_graph *graph = build->graph;
-    struct ul_type copy = {.rank = UL_RANK_UNKNOWN}; /* `type` may be a value's, which move */
+    struct ul_type copy = {.rank = UL_RANK_UNKNOWN}; /* `type` may be a value's, which moves */
     if (type != NULL)
         copy = *type;
     ul_node_id node = ul_build_node(build, op, inputs, input_count, 1); /* moves the arrays */

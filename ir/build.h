@@ -4,9 +4,7 @@
  * Invariants: what is added stands before what stood at the place; its first output bears the name
  * of the node, further ones `name:k`. No type is inferred: the caller says it, or inference will.
  * Ownership: everything is the graph's; a struct ul_build is the caller's, and stays good until
- * others add to or remove from the block.
- * Failure: none; what breaks an invariant is a defect.
- */
+ * others add to or remove from the block. Failure: none; breaking an invariant is a defect. */
 #ifndef UL_IR_BUILD_H
 #define UL_IR_BUILD_H
 
@@ -16,22 +14,22 @@
 struct ul_build {
     struct ul_graph *graph;
     ul_block_id block;
-    uint32_t at; /* a position in the block's order; moves on with each node */
+    uint32_t at; /* a position in the block's order; each node moves it on */
     const char *name;
 };
 
 /* build.c */
 
-/* In front of `node`, behind it, or behind all nodes of a block. Names are the node's. */
+/* In front of `node`, after it, or after all nodes of a block. Names are the node's. */
 struct ul_build ul_build_before(struct ul_graph *graph, ul_node_id node);
 struct ul_build ul_build_after(struct ul_graph *graph, ul_node_id node);
 struct ul_build ul_build_last(struct ul_graph *graph, ul_block_id block, const char *name);
 
 ul_node_id ul_build_node(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
                          uint32_t input_count, uint32_t output_count);
-/* One of the same operator, attributes, name and source as `like`, over other inputs (as many). */
+/* A node with the operator, attributes, name and source of `like`, over other inputs (as many). */
 ul_node_id ul_build_like(struct ul_build *build, ul_node_id like, const ul_value_id *inputs);
-/* The output of a node that has one. `type` NULL: not known yet. */
+/* The output of a node with one output. `type` NULL: not known yet. */
 ul_value_id ul_build_value(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
                            uint32_t input_count, const struct ul_type *type);
 /* The elements of `value` with other dimensions. */

@@ -32,7 +32,7 @@ struct parser {
     const char *at;
     const ul_kx *operands;
     uint32_t operand_count;
-    enum ul_dtype dtype; /* of a number that meets nothing */
+    enum ul_dtype dtype; /* the type of a number that meets no other operand */
 };
 
 /* A number whose type is open, or an expression. */

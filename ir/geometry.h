@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The geometry of operators with windows and of products, read from shapes and attributes.
  *
- * Units: elements. Failure: the reason as text for shapes and attributes that do not fit together;
- * after it succeeded, no sum or product of the numbers overflows.
- */
+ * Units: elements. Failure: the reason as text, for shapes and attributes that do not fit together;
+ * after success, no sum or product of the numbers overflows. */
 #ifndef UL_IR_GEOMETRY_H
 #define UL_IR_GEOMETRY_H
 
@@ -50,7 +49,8 @@ const char *ul_pool_read(const struct ul_node *node, const struct ul_type *type,
 struct ul_matmul {
     struct ul_type batch; /* broadcast leading dimensions */
     int64_t rows, columns, depth;
-    bool a_is_vector, b_is_vector; /* then rows or columns is 1 and no dimension of the result */
+    bool a_is_vector, b_is_vector; /* rows or columns then is 1, and is no dimension of the
+                                      result */
     bool b_has_batch;              /* more than one matrix */
     uint32_t loop_count;           /* around the contraction, once it is open */
 };
@@ -66,15 +66,18 @@ struct ul_type ul_matmul_result(const struct ul_matmul *matmul, enum ul_dtype dt
 struct ul_nbits {
     int64_t depth, columns; /* K and N */
     int64_t bits, block, block_count;
-    int64_t block_bytes;               /* of a packed block; of 16 bits: weights of it */
-    int64_t scale_k, scale_n;          /* weights of a column, and columns, of one scale */
+    int64_t block_bytes;               /* bytes of a packed block; for 16 bits, of its weights */
+    int64_t scale_k, scale_n;          /* how many weights of a column, and how many columns,
+                                          have one scale */
     int64_t scale_rows, scale_columns; /* scales along k and along n */
     int64_t zero;                      /* where there are no zero points */
-    bool zeros_packed;   /* as the weights are, each column's from a byte on; else numbers */
-    bool is_e2m1;        /* floats of 4 bits, of which nothing is subtracted */
-    bool by_block;       /* scales and zero points stand in rows of a block, not of a column */
-    bool in_bytes;       /* a may be rounded to 8 bits, a scale for each block: accuracy_level 4 */
-    enum ul_dtype dtype; /* of the weights as they lie: u8, or a float of 8 or 16 bits */
+    bool zeros_packed;   /* each column's from a byte on, as the weights are; else they are
+                            numbers */
+    bool is_e2m1;        /* floats of 4 bits, from which nothing is subtracted */
+    bool by_block;       /* scales and zero points are in rows of a block, not of a column */
+    bool in_bytes;       /* a may be rounded to 8 bits, with a scale for each block:
+                            accuracy_level 4 */
+    enum ul_dtype dtype; /* of the stored weights: u8, or a float of 8 or 16 bits */
 };
 
 enum ul_attention_input {
@@ -86,13 +89,13 @@ enum ul_attention_input {
     UL_ATTENTION_PAST_V,
     UL_ATTENTION_LENGTHS,
     UL_ATTENTION_BIAS,     /* FusedAttention: a sum that is added beside the mask */
-    UL_ATTENTION_STEP_KEY, /* the same: weights are dropped by it */
+    UL_ATTENTION_STEP_KEY, /* likewise: the key by which weights are dropped */
     UL_ATTENTION_INPUTS
 };
 
-/* Inputs of AttentionGradient behind those of attention: the gradient of the result, then the norm
- * of each query and its sum of g Y, either both or none, and then, where pass attention gives it to
- * a call of a library, the result Y. */
+/* The inputs of AttentionGradient after those of attention: the gradient of the result; then the
+ * norm of each query and its sum of g Y, both or neither; and then the result Y, where pass library
+ * gives it to a call of a library. */
 enum {
     UL_ATTENTION_GRADIENT = UL_ATTENTION_INPUTS,
     UL_ATTENTION_GIVEN_NORMS,
@@ -106,11 +109,12 @@ enum {
  * zeros, such a query has infinity. */
 enum { UL_ATTENTION_NORMS = 1 };
 
-/* What a query gives that sees no key. */
+/* What a query that sees no key gives. */
 enum ul_attend_empty {
     UL_EMPTY_IS_NAN,  /* NaN, as a softmax of the whole row does */
     UL_EMPTY_IS_ZERO, /* zeros: Attention of ai.onnx */
-    UL_NAN_IS_ZERO    /* zeros, and so a query one of whose weights is NaN: Where(IsNaN(softmax)) */
+    UL_NAN_IS_ZERO    /* zeros, and zeros also for a query one of whose weights is NaN:
+                         Where(IsNaN(softmax)) */
 };
 
 /* One attention, whatever the rank of its operands. */
@@ -123,7 +127,7 @@ struct ul_attention {
     bool is_causal;
     bool drops;   /* drops weights, as Drop drops elements of their matrix */
     double ratio; /* the part of the weights that are dropped */
-    /* There are as many valid keys as `lengths` says, and the last query stands at the last one:
+    /* There are as many valid keys as `lengths` says, and the last query is at the last of them:
      * what a causal query sees is counted from there. */
     bool ends_at_length;
     enum ul_attend_empty empty;
@@ -138,7 +142,7 @@ const char *ul_attention_read(struct ul_attention *attention, const struct ul_no
 /* Output UL_ATTENTION_NORMS, or UL_NONE: other forms of attention have none. */
 uint32_t ul_attention_norms(const struct ul_node *node);
 
-/* Keys with those of the past. */
+/* How many keys there are, with those of the past. */
 int64_t ul_attention_total(const struct ul_attention *attention);
 
 /* The most neighbours that an output of a ResizeInteger has, over all axes. */
@@ -149,8 +153,8 @@ int64_t ul_attention_total(const struct ul_attention *attention);
 #define UL_NBITS_LOADS "loads_codes"
 enum { UL_NBITS_A, UL_NBITS_B, UL_NBITS_SCALES, UL_NBITS_ZEROS, UL_NBITS_GROUPS, UL_NBITS_BIAS };
 
-/* nbits.c: reads attributes and the types of the inputs, NULL where one is absent. NULL, or what is
- * wrong with them. */
+/* nbits.c: reads attributes and the types of the inputs, where NULL is an absent one. Gives NULL,
+ * or what is wrong with them. */
 const char *ul_nbits_read(struct ul_nbits *nbits, const struct ul_node *node,
                           const struct ul_type *const types[6]);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gradient rules are written with. */
+/* The functions that gradient rules are written with. */
 #include "ir/gradient.h"
 
 #include "ir/infer.h"
@@ -90,7 +90,7 @@ ul_node_id ul_gradient_begin(struct ul_gradient *gradient, enum ul_op op, const 
     return node;
 }
 
-/* What rules build is right by construction: a failure is a defect, with its text. */
+/* What rules build is right by construction: a failure is a defect, reported with its text. */
 ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node)
 {
     enum ul_status status = ul_node_infer(gradient->graph, node, gradient->scratch, gradient->diag);
@@ -305,7 +305,7 @@ ul_value_id ul_gradient_swap(struct ul_gradient *gradient, ul_value_id a)
 
 /* ---- Texts of elementwise rows ---- */
 
-/* Whether the operand `letter` occurs in the text, behind its list of attributes. */
+/* Whether the text has the operand `letter` after its list of attributes. */
 static bool mentions(const char *text, char letter)
 {
     const char *list_end = strchr(text, ']');

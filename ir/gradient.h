@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gradient rules are written with: reverse mode as a pass from graph to graph.
+/* The functions that gradient rules are written with: reverse mode as a pass from graph to graph.
  *
- * A rule is called once for a node, when the gradients of all that read its outputs have been
- * added up. It asks for the gradients of the outputs, builds nodes behind all others of the block,
- * and gives each input that is wanted its share. Shares of several readers are added by the caller,
- * the first of them as it is: nothing is filled with zeros.
+ * A rule is called once for a node, when the gradients of all that read its outputs have been added
+ * up. It asks for the gradients of the outputs, builds nodes after all others of the block, and
+ * gives each wanted input its share. The caller adds the shares of several readers; the first share
+ * is taken as it is: nothing is filled with zeros.
  *
  *     ul_value_id g = ul_gradient_of(gradient, 0);
  *     if (ul_gradient_wanted(gradient, 0))
@@ -26,9 +26,10 @@ struct ul_gradient {
     struct ul_graph *graph;
     struct ul_arena *scratch;
     struct ul_diag *diag;
-    ul_node_id node; /* whose gradient is formed; the graph's arrays move while a rule builds */
+    ul_node_id node; /* the node whose gradient is formed; the graph's arrays move while a rule
+                        builds */
     struct ul_build build;
-    uint32_t flags; /* of values that are built: UL_VALUE_BACKWARD, in a backward pass */
+    uint32_t flags; /* for values that are built: UL_VALUE_BACKWARD, in a backward pass */
     const struct ul_target_traits *traits; /* facts of the target */
     /* The caller's: where gradients are collected, and which are wanted. */
     void *context;
@@ -41,26 +42,27 @@ struct ul_gradient {
 
 ul_value_id ul_gradient_input(const struct ul_gradient *gradient, uint32_t input); /* or UL_NONE */
 ul_value_id ul_gradient_output(const struct ul_gradient *gradient, uint32_t output);
-const struct ul_node *ul_gradient_node(const struct ul_gradient *gradient); /* until it builds */
-/* A copy: the values move. */
+const struct ul_node *ul_gradient_node(const struct ul_gradient *gradient); /* valid until it
+                                                                               builds */
+/* A copy, since the values move. */
 struct ul_type ul_gradient_type(const struct ul_gradient *gradient, ul_value_id value);
 /* The gradient of an output; UL_NONE: the loss does not depend on it. */
 ul_value_id ul_gradient_of(const struct ul_gradient *gradient, uint32_t output);
-/* Whether anybody needs the gradient of an input: it is there, a float, and something trained lies
- * behind it. */
+/* Whether anybody needs the gradient of an input: the input is there, is a float, and depends on
+ * something trained. */
 bool ul_gradient_wanted(const struct ul_gradient *gradient, uint32_t input);
 void ul_gradient_give(struct ul_gradient *gradient, uint32_t input, ul_value_id share);
-/* The same of an input that was broadcast: sums over what it was repeated along, and reshapes. */
+/* The same for an input that was broadcast: sums over what it was repeated along, and reshapes. */
 void ul_gradient_give_broadcast(struct ul_gradient *gradient, uint32_t input, ul_value_id share);
 enum ul_status ul_gradient_unsupported(const struct ul_gradient *gradient, const char *format, ...)
     UL_PRINTF(2, 3);
 
-/* Nodes with one output, whose type is inferred at once. */
+/* A node with one output, whose type is inferred at once. */
 
 ul_value_id ul_gradient_node_of(struct ul_gradient *gradient, enum ul_op op,
                                 const ul_value_id *inputs, uint32_t input_count);
-/* The same before it is inferred, for attributes; ul_gradient_infer does that, and gives output 0.
- */
+/* Begins such a node, so that attributes can be set; ul_gradient_infer infers it, and gives output
+ * 0. */
 ul_node_id ul_gradient_begin(struct ul_gradient *gradient, enum ul_op op, const ul_value_id *inputs,
                              uint32_t input_count, uint32_t output_count);
 ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node);
@@ -83,12 +85,13 @@ ul_value_id ul_gradient_expand(struct ul_gradient *gradient, ul_value_id a,
 /* The elements of `a` in the dimensions of `type`. */
 ul_value_id ul_gradient_reshape(struct ul_gradient *gradient, ul_value_id a,
                                 const struct ul_type *type);
-/* The last two dimensions change places. */
+/* Exchanges the last two dimensions. */
 ul_value_id ul_gradient_swap(struct ul_gradient *gradient, ul_value_id a);
 /* Elements [begin, end) along an axis. */
 ul_value_id ul_gradient_slice(struct ul_gradient *gradient, ul_value_id a, uint32_t axis,
                               int64_t begin, int64_t end);
-/* With so many zeros around, or (negative) so many elements less: a number per dimension. */
+/* Adds so many zeros around, or (negative) takes so many elements off: a number for each
+ * dimension. */
 ul_value_id ul_gradient_pad(struct ul_gradient *gradient, ul_value_id a, const int64_t *begin,
                             const int64_t *end);
 ul_value_id ul_gradient_transpose_of(struct ul_gradient *gradient, ul_value_id a,
@@ -107,15 +110,15 @@ ul_value_id ul_gradient_constant(struct ul_gradient *gradient, const struct ul_t
 /* A tensor of these numbers that is no value: for ul_gradient_evaluate, until the pass ends. */
 const struct ul_tensor *ul_gradient_tensor(const struct ul_gradient *gradient,
                                            const struct ul_type *type, const double *numbers);
-/* What the node's operator with its attributes, some of them changed, makes of constants: how rules
- * learn what it does with indexes and weights. NULL: too much work. */
+/* What the node's operator makes of constants, with its attributes, some of them changed: that is
+ * how rules learn what it does with indexes and weights. NULL: too much work. */
 const struct ul_tensor *ul_gradient_evaluate(const struct ul_gradient *gradient,
                                              const struct ul_tensor *const *inputs,
                                              uint32_t input_count, const struct ul_attr *changes,
                                              uint32_t change_count);
 /* The share of an input of an elementwise node by the text of its row, at the output's shape. */
 ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input, ul_value_id g);
-/* The same with a result that broadcasts to g: of reductions. */
+/* The same for a result that broadcasts to g, as reductions have. */
 ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t input, ul_value_id g,
                                       ul_value_id y);
 
@@ -126,9 +129,9 @@ const struct ul_op_info *ul_gradient_row(const struct ul_node *node, uint32_t *i
  * has a mask. */
 uint32_t ul_gradient_mask_inputs(const struct ul_graph *graph, ul_node_id node,
                                  ul_value_id inputs[1 + UL_OP_GRADIENTS]);
-/* Such a node reads that Mask's result instead. */
+/* Makes such a node read that Mask's result instead. */
 void ul_gradient_set_mask(struct ul_graph *graph, ul_node_id node, ul_value_id mask);
-/* Whether it does. */
+/* Whether it does so. */
 bool ul_gradient_has_mask(const struct ul_graph *graph, const struct ul_node *node);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building and editing graphs. Arrays grow in the arena by doubling; nodes and values are never
- * moved to other ids, only marked dead, so that handles stay good through a pass. */
+/* Building and editing graphs. Arrays grow in the arena by doubling; nodes and values never move to
+ * other ids, they are only marked dead, so that handles stay good through a pass. */
 #include "ir/op.h"
 
 #include <string.h>

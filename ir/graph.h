@@ -3,14 +3,12 @@
  * it.
  *
  * Invariants (ul_graph_verify): handles are u32 indexes into the graph's arrays; every value has
- * one producer (an input, a weight, a node output or a block argument); a block's nodes stand in
+ * one producer (an input, a weight, a node output or a block argument); a block's nodes are in
  * execution order, so a node comes after the producers of its inputs; after shape inference every
- * type is known and static.
- * Ownership: everything lives in graph->arena; tensor bytes may be borrowed from a mapped file.
- * Units: dims and strides count elements, offsets and sizes count bytes.
- * Failure: hostile input was checked in frontend/; here a broken invariant is a defect, but text
- * IR and shape inference report through ul_diag.
- */
+ * type is known and static. Ownership: everything lives in graph->arena; tensor bytes may be
+ * borrowed from a mapped file. Units: dims and strides count elements, offsets and sizes count
+ * bytes. Failure: hostile input was checked in frontend/; here a broken invariant is a defect, but
+ * text IR and shape inference report through ul_diag. */
 #ifndef UL_IR_GRAPH_H
 #define UL_IR_GRAPH_H
 
@@ -35,14 +33,15 @@ enum ul_value_flag {
     UL_VALUE_TRAINED = 1u << 2,   /* a weight that training changes; as loaded: an initializer */
     UL_VALUE_OPTIMIZER = 1u << 3, /* a weight that is an optimizer's state */
     UL_VALUE_BACKWARD = 1u << 4,  /* made by the backward pass */
-    UL_VALUE_GRADIENT = 1u << 5,  /* the same: what updates a parameter */
-    UL_VALUE_ROUNDED = 1u << 6, /* rounded to its storage also where fusing leaves it without any */
-    UL_VALUE_INDEPENDENT = 1u << 7, /* gradients by it are still to be written out: no constant */
-    UL_VALUE_GUARDED = 1u << 8, /* a state of the model that a step that is skipped leaves alone */
-    UL_VALUE_SQUARES = 1u << 9, /* a state that is never below 0: a variance, a mean square */
-    UL_VALUE_PARAMETER = 1u << 10, /* a weight that the model's file says is a parameter */
-    UL_VALUE_BUFFER = 1u << 11,    /* one that it says is none */
-    UL_VALUE_WIDE = 1u << 12       /* a sum of many parts, which keeps all bits of f32 in memory */
+    UL_VALUE_GRADIENT = 1u << 5,  /* likewise: an update of a parameter reads it */
+    UL_VALUE_ROUNDED = 1u << 6, /* rounded to its storage even where fusing leaves it no storage */
+    UL_VALUE_INDEPENDENT = 1u << 7, /* gradients by it are still to be written out: it is no
+                                       constant */
+    UL_VALUE_GUARDED = 1u << 8,     /* a state of the model that a skipped step leaves alone */
+    UL_VALUE_SQUARES = 1u << 9,     /* a state that is never below 0: a variance, a mean square */
+    UL_VALUE_PARAMETER = 1u << 10,  /* a weight that the model's file says is a parameter */
+    UL_VALUE_BUFFER = 1u << 11,     /* a weight that the file says is no parameter */
+    UL_VALUE_WIDE = 1u << 12        /* a sum of many parts, which keeps all bits of f32 in memory */
 };
 
 /* Why an f32 that owns its bytes is not stored in the 16 bits that --precision asks for. */
@@ -52,8 +51,8 @@ enum ul_kept {
     UL_KEPT_STATE,    /* it stays from run to run */
     UL_KEPT_GRADIENT, /* an update reads it */
     UL_KEPT_RANGE,    /* its numbers, or what they are computed with, would be infinite */
-    UL_KEPT_EXACT,    /* an operator's row asks for it, or it is computed from such alone */
-    UL_KEPT_DECIDES,  /* integers or booleans are made of it */
+    UL_KEPT_EXACT,    /* an operator's row asks for it, or it is computed only from such values */
+    UL_KEPT_DECIDES,  /* integers or booleans are made from it */
     UL_KEPT_VECTOR,   /* a constant that enters every element, as a bias does */
     UL_KEPT_ELEMENT,  /* it has one element */
     UL_KEPT_SUMS,     /* what is added up in memory */
@@ -77,15 +76,16 @@ struct ul_value {
     enum ul_value_kind kind;
     uint32_t flags;
     struct ul_type type;
-    enum ul_dtype storage;    /* of its elements in memory: UL_F16 or UL_BF16 of an f32, the same as
-                                 its base's; UL_DTYPE_NONE: as type.dtype */
-    enum ul_dtype declared;   /* of an f32 in a model of 16 bits, what the model says that it is:
-                                 UL_F16, UL_BF16 or UL_F32; UL_DTYPE_NONE: nothing */
-    enum ul_kept kept;        /* why it is that, where 16 bits are asked for: its base's */
-    ul_node_id producer;      /* of a node output, or the owner of a block argument */
+    enum ul_dtype storage;    /* of its elements in memory: UL_F16 or UL_BF16 for an f32, the
+                                 same as its base's; UL_DTYPE_NONE: as type.dtype */
+    enum ul_dtype declared;   /* for an f32 in a model of 16 bits, the type that the model gives
+                                 it: UL_F16, UL_BF16 or UL_F32; UL_DTYPE_NONE: none */
+    enum ul_kept kept;        /* why it is that, where 16 bits are asked for; that of its base */
+    ul_node_id producer;      /* the node of an output, or the owner of a block argument */
     uint32_t producer_output; /* which output or argument */
-    double edge_scale;        /* of integers at the model's edge that were floats in its file,    */
-    int64_t edge_zero;        /* (x - zero) * scale, where floats are not wanted; 0: it is not so */
+    double edge_scale;        /* for integers at the model's edge that were floats in its file, */
+    int64_t edge_zero;        /* (x - zero) * scale, where floats are not wanted; 0: they were
+                                 not */
     ul_value_id donor;        /* an output that overwrites this input or weight, else UL_NONE */
     ul_block_id link_root; /* an input that is, where it lies, what a run of this root has left */
     uint32_t link_output;  /* as this output of it; UL_NONE: it is not */
@@ -137,7 +137,7 @@ struct ul_node {
     ul_value_id *outputs;
     struct ul_attr *attrs;
     ul_block_id *blocks; /* then/else of If, body of Loop and Scan */
-    ul_block_id parent;  /* the block that it stands in */
+    ul_block_id parent;  /* the block that it is in */
     uint32_t group;      /* nodes of one fused kernel share it; UL_NONE: not grouped */
 };
 
@@ -166,14 +166,14 @@ struct ul_graph {
     uint32_t root_count;
     bool rounds_products; /* the target has no fused multiply-add: a product is rounded before it is
                              added */
-    bool check_text;      /* texts of what is made of it must survive a round trip: for tests */
+    bool check_text;      /* texts made from the graph must survive a round trip: for tests */
 };
 
 /* graph.c: building and editing. */
 
 /* A graph of one empty root. */
 void ul_graph_init(struct ul_graph *graph, struct ul_arena *arena, const char *name);
-/* The same graph with lists of its own; names, attributes and tensors are shared. */
+/* Copies the graph with lists of its own; names, attributes and tensors are shared. */
 void ul_graph_copy(struct ul_graph *graph, struct ul_arena *arena, const struct ul_graph *from);
 /* join.c: the roots of all these graphs in one, which borrows their names, attributes and tensors.
  * Root i, from a graph of one root, is called names[i]; so begin the names of its nodes and values,
@@ -211,9 +211,9 @@ ul_node_id ul_graph_add_node(struct ul_graph *graph, ul_block_id block, enum ul_
 ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at,
                                 enum ul_op op, const char *name, uint32_t input_count,
                                 uint32_t output_count);
-/* One more, behind the others. */
+/* Adds one more output, after the others. */
 ul_value_id ul_graph_add_output(struct ul_graph *graph, ul_node_id node);
-/* One more input, behind the others. */
+/* Adds one more input, after the others. */
 void ul_graph_add_input(struct ul_graph *graph, ul_node_id node, ul_value_id value);
 ul_block_id ul_graph_add_block(struct ul_graph *graph, ul_node_id owner);
 void ul_block_add_input(struct ul_graph *graph, ul_block_id block, ul_value_id value);
@@ -230,13 +230,13 @@ void ul_node_remove_attr(struct ul_graph *graph, ul_node_id node, const char *na
 uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *arena);
 bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value);
 /* The model's output of that name overwrites the input of that name, which is state from now on.
- * UL_USAGE: there is no such pair, or one of them is in another already. Whether types agree is
- * known once they are inferred (passes/donate.c). */
+ * UL_USAGE: there is no such pair, or one of the two is in another pair already. Whether types
+ * agree is known once they are inferred (passes/donate.c). */
 enum ul_status ul_graph_donate(struct ul_graph *graph, const char *output, const char *input,
                                struct ul_diag *diag) UL_MUST_CHECK;
-/* A constant that may be computed with: no state, whose bytes change. Else NULL. */
+/* A constant that may be computed with; NULL for a state, whose bytes change. */
 const struct ul_tensor *ul_graph_get_constant(const struct ul_graph *graph, ul_value_id value);
-/* True and the number when all elements of a constant, of any shape, are one number. */
+/* True, with the number, when all elements of a constant of any shape are one number. */
 bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double *number);
 
 /* Attribute look-up; the default where the node has none. */

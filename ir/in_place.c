@@ -29,9 +29,10 @@ struct access {
     uint32_t buffer;
     ul_kx index;                              /* UL_NONE: unknown */
     uint32_t position;                        /* of the statement, in text order */
-    uint32_t depth;                           /* enclosing statements */
-    const ul_ks *path;                        /* these, outermost first */
-    const struct ul_contraction *contraction; /* whose b it reads, in an order that is known */
+    uint32_t depth;                           /* how many statements enclose it */
+    const ul_ks *path;                        /* these statements, outermost first */
+    const struct ul_contraction *contraction; /* the contraction whose b it reads, in an order
+                                                 that is known */
     enum ul_contract_reads reads;
 };
 
@@ -85,7 +86,7 @@ static void collect_expr(struct ul_accesses *a, ul_kx id)
         collect_expr(a, expr->c);
 }
 
-/* A contraction reads its operands, and what their transforms read, at no one index. */
+/* A contraction reads its operands, and what their transforms read, at more than one index. */
 static void collect_contraction(struct ul_accesses *a, const struct ul_contraction *contraction)
 {
     uint32_t before = a->load_count;
@@ -100,8 +101,8 @@ static void collect_contraction(struct ul_accesses *a, const struct ul_contracti
         a->loads[before + 1].reads = a->reads(a->kernel, contraction);
 }
 
-/* Where a loop's rounds are said once more as attention, queries may be cut and ordered in another
- * way than in its body: scores read what they read at no one index. */
+/* Where a loop's rounds are also given as attention, queries may be cut and ordered in another way
+ * than in its body: scores read their operands at more than one index. */
 static void collect_attend(struct ul_accesses *a, const struct ul_attend *attend)
 {
     uint32_t before = a->load_count;
@@ -156,7 +157,7 @@ struct ul_accesses *ul_accesses_new(const struct ul_kernel *kernel, ul_contract_
 
 /* Indexes */
 
-/* Does the expression have one value as long as its variables' lists are open? */
+/* Whether the expression has one value as long as its variables' lists are open. */
 static bool is_fixed(const struct ul_kernel *kernel, ul_kx id)
 {
     const struct ul_kx_data *expr = &kernel->exprs[id];
@@ -179,7 +180,7 @@ struct row_index {
     int64_t low, high;
 };
 
-/* Numbers beyond this are not worked with; their sums stay in range. */
+/* Larger numbers are not worked with, so that sums stay in range. */
 #define MAX_NUMBER ((int64_t)1 << 50)
 
 static bool is_small(int64_t value)
@@ -198,7 +199,7 @@ static bool add_rest(struct row_index *row, int64_t low, int64_t high, int64_t f
     return is_small(row->low) && is_small(row->high);
 }
 
-/* Adds factor * expression; false when a number is out of hand. */
+/* Adds factor * expression; false when a number becomes too large. */
 static bool add_to_row(const struct ul_accesses *a, struct row_index *row, ul_kx id, int64_t factor)
 {
     const struct ul_kernel *kernel = a->kernel;
@@ -224,7 +225,7 @@ static bool add_to_row(const struct ul_accesses *a, struct row_index *row, ul_kx
     return add_rest(row, expr->low, expr->high, factor);
 }
 
-/* Are the rows of `width` elements, at the sums of factor * variable, apart? */
+/* Whether the rows of `width` elements, at the sums of factor * variable, are apart. */
 static bool rows_apart(const struct ul_kernel *kernel, const struct row_index *row, int64_t width)
 {
     bool done[MAX_LOOPS] = {false};
@@ -251,8 +252,8 @@ static bool rows_apart(const struct ul_kernel *kernel, const struct row_index *r
 
 /* Pairs */
 
-/* The loops that enclose both, as rows' variables, and the contraction whose order is the
- * schedule's. */
+/* The loops that enclose both, as rows' variables, and the contraction whose order the schedule
+ * chooses. */
 struct shared {
     uint32_t vars[MAX_LOOPS + UL_CONTRACT_DIMS];
     uint32_t count;
@@ -274,9 +275,8 @@ static void shared_find(const struct ul_accesses *a, const struct access *load,
     }
 }
 
-/* Adds where all that a contraction takes of b lies. A bound that moves alone says where its
- * coordinate ends: with `unit` elements from one to the next, the index is unit * coordinate and a
- * rest. */
+/* Adds all places of b that a contraction reads. A bound that moves alone says where its coordinate
+ * ends: with `unit` elements from one to the next, the index is unit * coordinate and a rest. */
 static bool add_operand(const struct ul_accesses *a, struct row_index *row,
                         const struct ul_contraction *c)
 {
@@ -320,8 +320,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return a < 0 ? -a : a;
 }
 
-/* Is what is stored of each column stored where no other column is read? Columns agree in where
- * they begin, do not meet, and all else is a multiple of what they reach over. */
+/* Whether what is stored for each column is stored where no other column is read. Columns agree in
+ * where they begin, do not meet, and all else is a multiple of what they reach over. */
 static bool columns_apart(const struct ul_accesses *a, const struct shared *shared,
                           const struct access *store)
 {
@@ -358,7 +358,7 @@ static bool columns_apart(const struct ul_accesses *a, const struct shared *shar
     return (period == 0 || reach <= period) && rows_apart(a->kernel, &columns, 1);
 }
 
-/* Below a contraction, what a load of another place than its b does is the schedule's. */
+/* Below a contraction, the schedule decides when a load from another place than its b happens. */
 static bool reads_first(const struct ul_accesses *a, const struct shared *shared,
                         const struct access *load, const struct access *store, bool same_view)
 {
@@ -377,7 +377,7 @@ static bool reads_first(const struct ul_accesses *a, const struct shared *shared
     return false;
 }
 
-/* Is what the load reads stored by no iteration before? */
+/* Whether no earlier iteration stores what the load reads. */
 static bool comes_before(const struct ul_accesses *a, const struct access *load,
                          const struct access *store, bool same_view)
 {

@@ -12,11 +12,11 @@
 #include "ir/traits.h"
 
 struct ul_accesses;
-/* `reads` says when contractions read b; NULL: nobody knows. */
+/* `reads` says when contractions read b; NULL: that is not known. */
 struct ul_accesses *ul_accesses_new(const struct ul_kernel *kernel, ul_contract_reads_fn *reads,
                                     struct ul_arena *arena);
-/* True when every load of the value under buffer `input` (through any of its views) that may meet
- * a store to buffer `output` comes before it, were the two one array of equal elements. */
+/* True when every load of the value under buffer `input` (through any of its views) that may meet a
+ * store to buffer `output` would come before it, if the two were one array of equal elements. */
 bool ul_accesses_may_overwrite(const struct ul_accesses *accesses, uint32_t output, uint32_t input);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What shape rules are written with, and the wrapper around a row's rule. Rules run on models
- * that nobody vouches for: everything odd is a message, never a crash. */
+/* The functions that shape rules are written with, and the wrapper around a row's rule. Rules run
+ * on models that nobody vouches for: everything odd is a message, never a crash. */
 #include "ir/infer.h"
 #include "ir/op.h"
 
@@ -74,13 +74,13 @@ enum ul_status ul_infer_unsupported(const struct ul_infer *infer, const char *fo
     return status;
 }
 
-/* Where a value comes from: inputs of the model, and the first loop on the way. */
+/* Where a value comes from: which inputs of the model, and the first loop on the way. */
 struct origin {
     const struct ul_graph *graph;
     bool *seen; /* per value */
     uint32_t input_count;
     ul_value_id inputs[4];
-    bool has_more; /* inputs */
+    bool has_more; /* there are more inputs */
     ul_node_id loop;
 };
 
@@ -92,8 +92,8 @@ static void add_origin(struct origin *origin, ul_value_id value)
         origin->inputs[origin->input_count++] = value;
 }
 
-/* Walks back from `value`; `pending` has room for all values. What a loop makes is followed no
- * further: it says itself where it comes from. */
+/* Walks back from `value`; `pending` has room for all values. What a loop makes is not followed
+ * further: the loop itself says where it comes from. */
 static void trace(struct origin *origin, ul_value_id value, ul_value_id *pending)
 {
     const struct ul_graph *graph = origin->graph;
@@ -124,7 +124,7 @@ static void trace(struct origin *origin, ul_value_id value, ul_value_id *pending
     }
 }
 
-/* What a user may well fix: few numbers, as shapes, axes and counts are, not the data itself. */
+/* What a user may well fix: a few numbers, as shapes, axes and counts have, not the data itself. */
 static bool is_setting(const struct ul_type *type)
 {
     enum { MOST = 64 };

@@ -5,7 +5,7 @@
 
 #include "ir/graph.h"
 
-/* infer.c: what shape rules are written with. */
+/* infer.c: the functions that shape rules are written with. */
 
 struct ul_infer {
     struct ul_graph *graph;
@@ -23,12 +23,12 @@ enum ul_status ul_node_infer(struct ul_graph *graph, ul_node_id node, struct ul_
 /* NULL when the optional input is absent. */
 const struct ul_type *ul_infer_input(const struct ul_infer *infer, uint32_t input);
 const struct ul_tensor *ul_infer_tensor(const struct ul_infer *infer, uint32_t input);
-/* The constant integers of an input: UL_UNSUPPORTED, naming the input and --const, when it is no
+/* The constant integers of an input: UL_UNSUPPORTED, naming the input and --const, when it is not
  * constant. Absent input: *values NULL, count 0. */
 enum ul_status ul_infer_ints(const struct ul_infer *infer, uint32_t input, const int64_t **values,
                              uint32_t *count) UL_MUST_CHECK;
-/* What to do about an operand that must be a constant and is none: --const, or --output with the
- * values that the node is made of. */
+/* What to do about an operand that must be constant and is not: --const, or --output with the
+ * values that the node is made from. */
 const char *ul_node_remedy(const struct ul_graph *graph, ul_node_id node, uint32_t input,
                            struct ul_arena *arena);
 void ul_infer_set(const struct ul_infer *infer, uint32_t output, enum ul_dtype dtype, uint32_t rank,
@@ -61,11 +61,11 @@ enum ul_status ul_infer_compare(struct ul_infer *infer);     /* broadcast, bool 
 /* Evaluates a node whose inputs are all constant through the kernel IR's interpreter and gives
  * its outputs their tensors. False when it is too big (limits.h) or is not foldable. */
 bool ul_node_fold(struct ul_graph *graph, ul_node_id node, struct ul_arena *scratch);
-/* Evaluates it within limits of the caller's; the tensors are `keep`'s. */
+/* Evaluates it within limits of the caller's; `keep` owns the tensors. */
 struct ul_fold {
     struct ul_arena *keep;
-    uint64_t max_elements; /* of an output */
-    uint64_t work_left;    /* interpreter steps; what is used is taken off */
+    uint64_t max_elements; /* for each output */
+    uint64_t work_left;    /* interpreter steps; those that are used are subtracted */
 };
 bool ul_node_fold_within(struct ul_graph *graph, ul_node_id node, struct ul_fold *fold,
                          struct ul_arena *scratch);

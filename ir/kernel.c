@@ -854,7 +854,7 @@ ul_kx ul_ks_name(struct ul_kernel *kernel, ul_kx value)
     stmt.value = value;
     stmt_append(kernel, &stmt);
     if (expr.op == UL_KX_INDEX && expr.imm_int == 1)
-        return value; /* a 0 by another name would be one without the check that is its use */
+        return value; /* a 0 by another name would be one without the check that it is used for */
     return ul_kx_var(kernel, stmt.var);
 }
 
@@ -873,7 +873,7 @@ void ul_ks_set(struct ul_kernel *kernel, uint32_t var, ul_kx value)
     UL_ASSERT(kernel->vars[var].is_mutable &&
               kernel->vars[var].dtype == ul_kx_dtype(kernel, value));
     if (kernel->exprs[value].op == UL_KX_VAR && kernel->exprs[value].var == var)
-        return; /* it has it */
+        return; /* it has one */
     struct ul_ks_data stmt = stmt_blank(UL_KS_SET);
     stmt.var = var;
     stmt.value = value;
@@ -923,7 +923,7 @@ void ul_ks_else(struct ul_kernel *kernel)
 {
     ul_ks owner = kernel->open_owner[kernel->open_count - 1];
     UL_ASSERT(owner != UL_NONE && kernel->stmts[owner].kind == UL_KS_IF);
-    kernel->stmts[owner].flags = 1; /* the open list is now the other branch */
+    kernel->stmts[owner].flags = 1; /* the open list now is the other branch */
     kernel->open_last[kernel->open_count - 1] = UL_NONE;
 }
 

@@ -82,8 +82,8 @@ enum ul_kx_op {
     UL_KX_AND, /* bitwise on integers, logical on bool */
     UL_KX_OR,
     UL_KX_XOR,
-    /* Shifts by a number below 0, or not below the width, give 0; to the right, -1 of what is
-     * negative. */
+    /* Shifts by a number below 0, or not below the width, give 0; to the right they give -1 for
+     * what is negative. */
     UL_KX_SHL,
     UL_KX_SHR,
     UL_KX_LT, /* comparisons give bool */
@@ -104,7 +104,7 @@ struct ul_kx_data {
     uint32_t var;     /* UL_KX_VAR: variable; UL_KX_LOAD: buffer */
     int64_t imm_int;
     double imm_float;
-    int64_t low, high; /* of an i64 expression: its range, for simplifying; else whole range */
+    int64_t low, high; /* for an i64 expression its range, for simplifying; else the whole range */
 };
 
 struct ul_kernel_var {
@@ -124,8 +124,8 @@ struct ul_buffer {
     enum ul_buffer_role role;
     enum ul_dtype dtype;
     uint64_t element_count; /* addressed: [0, element_count) after element_offset is added */
-    ul_value_id value;      /* the base value of an input or output; UL_NONE otherwise */
-    ul_value_id view;       /* the value that lies there */
+    ul_value_id value;      /* the base value of an input or output; else UL_NONE */
+    ul_value_id view;       /* the value that is there */
     int64_t offset_bytes;   /* INPUT, OUTPUT: first element of this view in the base value;
                                part of the call, not of the kernel's text */
 };
@@ -145,8 +145,8 @@ enum ul_for_flag {
     UL_FOR_PARALLEL = 1u << 0, /* iterations are independent */
     UL_FOR_REDUCE = 1u << 1,   /* sequential; carried locals may be combined in a fixed tree */
     UL_FOR_ATTEND = 1u << 2,   /* a round is also what attends[contraction] says */
-    UL_FOR_LAUNCHED = 1u << 3, /* sequential; a round is worth a launch of its own on a device */
-    UL_FOR_ALONE = 1u << 4     /* iterations are independent, and no work for several threads */
+    UL_FOR_LAUNCHED = 1u << 3, /* sequential; on a device, a round is worth a launch of its own */
+    UL_FOR_ALONE = 1u << 4     /* iterations are independent, but not worth several threads */
 };
 
 struct ul_ks_data {
@@ -158,7 +158,7 @@ struct ul_ks_data {
     ul_kx index;        /* STORE */
     ul_ks body, orelse; /* first statement of a list, or UL_NONE */
     ul_ks next;
-    uint32_t contraction; /* CONTRACT; of a FOR that is marked UL_FOR_ATTEND: its attend */
+    uint32_t contraction; /* CONTRACT; for a FOR that is marked UL_FOR_ATTEND its attend */
 };
 
 /* An affine function of the contraction's variables: base + sum of stride[v] * v; variables are
@@ -180,8 +180,8 @@ struct ul_operand_bound {
 struct ul_operand {
     uint32_t buffer;
     enum ul_dtype packed; /* UL_DTYPE_NONE: elements as the buffer has them; else its bytes hold
-                             integers of this type, of 2 or 4 bits, the first in the lowest bits of
-                             a byte, and `at` counts these */
+                             integers of this type, of 2 or 4 bits, the first in the lowest bits
+                             of a byte, and `at` counts these */
     struct ul_affine at;
     uint32_t bound_count;
     struct ul_operand_bound bounds[4];
@@ -200,12 +200,13 @@ struct ul_contraction {
     uint32_t acc; /* variable */
     struct ul_operand a, b;
     ul_ks epilogue;
-    const struct ul_attend *attend; /* NULL; else what stands in place of the sums, in a kernel that
-                                       a target made for its printer: a and b say nothing then */
+    const struct ul_attend *attend; /* NULL; or what takes the place of the sums, in a kernel
+                                       that a target made for its printer: a and b then say
+                                       nothing */
 };
 
-/* Attention of one head, said once more for targets that have a form of their own for it: what the
- * body of a loop marked UL_FOR_ATTEND comes to. For each query, with weight(key) = exp(score(query,
+/* Attention of one head, given once more for targets that have a form of their own for it: what the
+ * body of a loop marked UL_FOR_ATTEND computes. For each query, with weight(key) = exp(score(query,
  * key) - the largest score of the query):
  *
  *     result(element) = sum over keys of weight * value(key, element) / sum over keys of weight
@@ -237,38 +238,40 @@ struct ul_attend {
     uint32_t part_count;
     int64_t key_counts[UL_ATTEND_PARTS];
     int64_t queries, keys, size, value_size;
-    /* In each part m is the query, n the key, k the element; a holds queries, b keys. Those of
-     * the first one stand for all keys in `before` and `score`, and its acc for the product. */
+    /* In each part m is the query, n the key, k the element; a holds queries, b keys. In
+     * `before` and `score`, the variables of the first part stand for all keys, and its acc for
+     * the product. */
     struct ul_contraction scores[UL_ATTEND_PARTS];
     /* The same: m is the query, n the element, k the key; b holds values. The first one's
      * variables and acc stand in its epilogue. */
     struct ul_contraction values[UL_ATTEND_PARTS];
     ul_ks before;
     ul_kx score;
-    /* Multiplies the weight of a query and a key after that has been added to the sum of weights,
-     * or, in STATISTICS, the second product. It uses no name of `before`. UL_NONE: 1. */
+    /* Multiplies the weight of a query and a key after that was added to the sum of weights; in
+     * STATISTICS, the second product. It uses no name of `before`. UL_NONE: 1. */
     ul_kx factor;
     ul_kx share;   /* where has_shares */
     int64_t reach; /* query q sees keys up to q + reach at most */
     enum ul_attend_empty empty;
     /* Set by a target that cuts keys: this is the part from split_var * split_keys on. Results come
-     * undivided, and behind them, as elements value_size and on, a query's largest score and the
-     * sum of its weights. 0: all keys. */
+     * undivided, and after them, as elements value_size and on, a query's largest score and the sum
+     * of its weights. 0: all keys. */
     int64_t split_keys;
     uint32_t split_var;
-    bool rounds_weights; /* to the type in which values are stored, which is none of the model's */
+    bool rounds_weights; /* to the type in which values are stored, which the model does not ask
+                            for */
     bool has_norms;
     uint32_t norm_query, norm; /* variables that `norms` uses for a query and its norm */
     ul_ks norms;
     /* Only the kinds that make the gradient use these. */
     bool has_slopes;    /* scores[1] is there */
     bool has_shares;    /* values[1] is there */
-    bool is_turned;     /* rows are keys: row r is seen by queries from r - reach on */
+    bool is_turned;     /* rows are keys: queries from r - reach on see row r */
     uint32_t round_var; /* sums go on over so many rounds of this variable */
     int64_t rounds;     /* 0: there is none */
 };
 
-/* How many scores it has, and values. */
+/* How many scores it has, and how many values. */
 static inline uint32_t ul_attend_scores(const struct ul_attend *attend)
 {
     return attend->part_count + (attend->has_slopes ? 1 : 0);
@@ -280,7 +283,8 @@ static inline uint32_t ul_attend_values(const struct ul_attend *attend)
     return has_values ? attend->part_count + (attend->has_shares ? 1 : 0) : 0;
 }
 
-/* What naming shared parts knows of an expression; stale when the epoch is another. */
+/* What is known of an expression while shared parts are named; stale when the epoch is another
+ * one. */
 struct ul_kx_mark {
     uint32_t epoch;
     uint32_t uses;

@@ -8,7 +8,7 @@
 /* kernel.c: building. Smart constructors fold constants and simplify index arithmetic. */
 
 void ul_kernel_init(struct ul_kernel *kernel, struct ul_arena *arena);
-/* A copy in another arena that may be added to, for a target that rewrites kernels. */
+/* A copy in another arena, to which a target that rewrites kernels may add. */
 struct ul_kernel *ul_kernel_copy(const struct ul_kernel *kernel, struct ul_arena *arena);
 uint32_t ul_kernel_add_buffer(struct ul_kernel *kernel, enum ul_buffer_role role,
                               enum ul_dtype dtype, uint64_t element_count);
@@ -17,7 +17,7 @@ uint32_t ul_kernel_add_var(struct ul_kernel *kernel, enum ul_dtype dtype);
 /* The i64 variable of a loop over [0, count). */
 uint32_t ul_kernel_add_index(struct ul_kernel *kernel, int64_t count);
 
-/* The type in which a stored dtype is computed: f16 gives f32, i8 gives i32, bool bool. */
+/* The type in which a stored type is computed: f16 gives f32, i8 gives i32, bool bool. */
 enum ul_dtype ul_compute_dtype(enum ul_dtype dtype);
 /* The integer at `index`, of 2 or 4 bits, where they lie packed in bytes, as operands do. */
 ul_kx ul_kx_load_packed(struct ul_kernel *kernel, uint32_t buffer, enum ul_dtype dtype,
@@ -40,13 +40,13 @@ ul_kx ul_kx_fma(struct ul_kernel *kernel, ul_kx a, ul_kx b, ul_kx c);
 ul_kx ul_kx_cast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a);
 ul_kx ul_kx_bitcast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a);
 ul_kx ul_kx_round_to(struct ul_kernel *kernel, enum ul_dtype storage, bool saturate, ul_kx a);
-/* `a` (any integer) as an index in [0, bound), clamped and reported at run time; where
- * `wrap_negative`, bound is added to negative ones first (ONNX Gather and friends). */
+/* `a` (any integer) as an index in [0, bound), clamped and reported at run time; with
+ * `wrap_negative`, bound is first added to negative ones (ONNX Gather and the like). */
 ul_kx ul_kx_checked_index(struct ul_kernel *kernel, ul_kx a, int64_t bound, bool wrap_negative);
-/* Clamps silently: for loads behind a select. */
+/* Clamps without a report: for loads behind a select. */
 ul_kx ul_kx_clamp(struct ul_kernel *kernel, ul_kx a, int64_t low, int64_t high);
 ul_kx ul_kx_random(struct ul_kernel *kernel, ul_kx counter, int64_t seed);
-/* An operation with its operands, types and number as they are: nothing is folded. Its own type and
+/* An operation with its operands, types and number as given: nothing is folded. Its own type and
  * range are found. */
 ul_kx ul_kx_as_is(struct ul_kernel *kernel, const struct ul_kx_data *operation);
 /* Short forms on i64 index expressions. */
@@ -63,18 +63,19 @@ uint32_t ul_kx_operand_count(enum ul_kx_op op);
 /* True and the value when the expression is an integer constant. */
 bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value);
 /* The operand of a sum or difference of floats that is itself a product: where the processor has
- * fused multiply-add it is not rounded before it is added (ul_fma_f32 of the runtime). The first
- * operand comes first; a product that is bound to a variable is rounded. UL_NONE: there is none. */
+ * fused multiply-add, the product is not rounded before it is added (ul_fma_f32 of the runtime).
+ * The first operand comes first; a product that is bound to a variable is rounded. UL_NONE: there
+ * is none. */
 ul_kx ul_kx_fused_product(const struct ul_kernel *kernel, ul_kx sum);
-/* `a`; where it is a product of floats, one that is rounded in any sum. */
+/* `a`; where it is a product of floats, one that every sum rounds. */
 ul_kx ul_kx_round_product(struct ul_kernel *kernel, ul_kx a);
 /* Whether it is what ul_kx_round_product makes, or rounds to the type that its operand has anyway:
  * it is printed as its operand and costs nothing. */
 bool ul_kx_rounds_to_itself(const struct ul_kx_data *expr);
-/* The same bits as ul_ks_let gives, without a statement: what it would name is rounded. */
+/* Gives the same bits as ul_ks_let without a statement: what that would name is rounded. */
 ul_kx ul_kx_round_shared(struct ul_kernel *kernel, ul_kx value);
-/* The factor of `var` in an index; false where that is no constant. What other variables are bound
- * to is taken to stand still. */
+/* The factor of `var` in an index; false where that is not constant. Values of other variables are
+ * taken to stay the same. */
 bool ul_kx_factor(const struct ul_kernel *kernel, ul_kx id, uint32_t var, int64_t *factor);
 
 /* Statements go to the end of the innermost open list. */
@@ -88,12 +89,12 @@ void ul_ks_store(struct ul_kernel *kernel, uint32_t buffer, ul_kx index, ul_kx v
 void ul_ks_break(struct ul_kernel *kernel);
 /* Opens a loop over [0, count); returns the i64 variable. Close with ul_ks_end. */
 ul_kx ul_ks_for(struct ul_kernel *kernel, int64_t count, uint32_t flags);
-/* The count is an expression whose value stays within [0, max]. */
+/* The same with a count that is an expression whose value stays within [0, max]. */
 ul_kx ul_ks_for_expr(struct ul_kernel *kernel, ul_kx count, int64_t max, uint32_t flags);
 void ul_ks_if(struct ul_kernel *kernel, ul_kx condition);
 void ul_ks_else(struct ul_kernel *kernel);
 void ul_ks_end(struct ul_kernel *kernel);
-/* Does a list of statements hold a loop, or a contraction, which is one? */
+/* Whether a list of statements holds a loop, or a contraction, which is one. */
 bool ul_ks_holds_loop(const struct ul_kernel *kernel, ul_ks first);
 /* Adds the contraction and opens its epilogue, where ul_kx_var(acc) is the sum. The caller fills
  * extents, operands and counts before; vars and acc are made by ul_contraction_init. */
@@ -101,16 +102,17 @@ void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contra
                          enum ul_dtype acc_dtype, const int64_t *m_extents, uint32_t m_count,
                          const int64_t *n_extents, uint32_t n_count, const int64_t *k_extents,
                          uint32_t k_count);
-/* One without dimensions and operands; what is added is a statement's once its maker says so. */
+/* A contraction without dimensions and operands; one that is added belongs to a statement once its
+ * maker says so. */
 struct ul_contraction ul_contraction_blank(void);
 uint32_t ul_kernel_add_contraction(struct ul_kernel *kernel,
                                    const struct ul_contraction *contraction);
 void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contraction);
-/* Opens a list that stands in no other one: the body of the statement that is returned, once it is
- * closed by ul_ks_end. */
+/* Opens a list that is in no other one: the body of the statement that is returned, once ul_ks_end
+ * closes it. */
 ul_ks ul_ks_aside(struct ul_kernel *kernel);
-/* A statement behind *last, which it becomes, of a list that its maker keeps; UL_NONE: the first.
- */
+/* Adds a statement after *last, which it becomes, to a list that its maker keeps; UL_NONE: it is
+ * the first. */
 ul_ks ul_ks_link(struct ul_kernel *kernel, ul_ks *last, enum ul_ks_kind kind, uint32_t var,
                  ul_kx value);
 /* Marks a loop, and the innermost open one. */
@@ -124,9 +126,9 @@ void ul_ks_tile(struct ul_kernel *kernel);
 ul_kx ul_kx_rebuild(struct ul_kernel *kernel, ul_kx id, ul_kx a, ul_kx b, ul_kx c);
 
 /* kernel_eval.c: interprets a kernel. `buffers[i]` are the bytes of buffer i's base (INPUT and
- * OUTPUT: at offset 0 of the view); scratch and locals are made here. Steps of
- * the interpreter are taken off *work_left; false when they do not do. `report` is set when an
- * index was out of range. */
+ * OUTPUT: at offset 0 of the view); scratch and locals are made here. Steps of the interpreter are
+ * subtracted from *work_left; false when they are not enough. `report` is set when an index was out
+ * of range. */
 bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffers,
                     uint64_t *work_left, struct ul_arena *scratch, bool *report);
 

@@ -31,7 +31,8 @@ static bool is_loop_var(const struct look *look, ul_kx id)
     return expr->op == UL_KX_VAR && expr->var == look->loop->var;
 }
 
-/* Elements that belong to one iteration each: the loop's variable, or a sum with it. */
+/* Whether an element belongs to one iteration: its index is the loop's variable, or a sum with
+ * it. */
 static bool is_own_place(const struct look *look, ul_kx index)
 {
     const struct ul_kx_data *expr = &look->machine->kernel->exprs[index];
@@ -145,7 +146,7 @@ static bool eval_load(struct ul_machine *machine, const struct ul_kx_data *expr,
     return same;
 }
 
-/* What comes most often, without asking for every lane what it is. */
+/* Evaluates what comes most often, without asking for every lane what it is. */
 static bool is_done_at_once(const struct ul_kx_data *expr, enum ul_dtype from, uint32_t results,
                             const union ul_scalar *a, const union ul_scalar *b,
                             union ul_scalar *out)
@@ -202,7 +203,7 @@ static bool eval_operation(struct ul_machine *machine, const struct ul_kx_data *
     return same;
 }
 
-/* A result for each lane. */
+/* Evaluates a result for each lane. */
 static void eval_each(struct ul_machine *machine, ul_kx id, uint32_t count, union ul_scalar *out)
 {
     if (eval(machine, id, count, out))
@@ -262,7 +263,8 @@ static void run_statement(struct ul_machine *machine, const struct ul_ks_data *s
         ul_machine_store(machine, stmt->buffer, index[i].i, values[i]);
 }
 
-/* Has the variables of a loop stand for lanes, or no more. Returns its statements, and itself. */
+/* Makes the variables of a loop stand for lanes, or stops that. Returns its statements, and the
+ * loop itself. */
 static uint64_t lanes_set(struct ul_machine *machine, const struct ul_ks_data *loop, bool on)
 {
     uint64_t statements = 1;

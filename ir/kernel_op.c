@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Levels are C's. */
+/* Levels are those of C. */
 static const struct ul_kx_op_info ops[] = {
     [UL_KX_NEG] = {.name = "neg"},
     [UL_KX_NOT] = {.name = "!"},

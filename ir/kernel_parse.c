@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the text form of a kernel. Expressions are taken as they are written, nothing is folded; a
- * variable or buffer is known from the line on that declares it, so that every expression has its
- * type at once. What else must hold, scopes above all, is the verifier's business, which runs at
- * the end. */
+ * variable or buffer is known from the line that declares it, so that every expression has its type
+ * at once. The verifier, which runs at the end, checks what else must hold, scopes above all. */
 #include "ir/kernel_build.h"
 #include "ir/kernel_text.h"
 
@@ -19,7 +18,7 @@ struct parse {
     uint32_t line_count, line_capacity;
     uint64_t id_limit;        /* keeps a short text from asking for gigabytes of empty variables */
     uint32_t depth;           /* of parentheses and operands */
-    uint32_t operation_count; /* of the expression at hand */
+    uint32_t operation_count; /* of the current expression */
 };
 
 static bool is_computed(enum ul_dtype dtype)
@@ -47,7 +46,7 @@ static enum ul_status read_dtype(struct parse *parse, enum ul_dtype *dtype)
     return UL_OK;
 }
 
-/* The type of a variable or an expression: none that only lies in memory. */
+/* Reads the type of a variable or an expression: none that is only used in memory. */
 static enum ul_status read_compute_dtype(struct parse *parse, enum ul_dtype *dtype)
 {
     UL_TRY(read_dtype(parse, dtype));
@@ -226,7 +225,7 @@ static enum ul_status read_primary(struct parse *parse, ul_kx *out)
     return UL_OK;
 }
 
-/* The infix operation at the scan, of this level at least, behind which it is then. */
+/* Accepts the infix operation at the cursor, of at least this level, and goes past it. */
 static bool accept_infix(struct parse *parse, uint32_t level, enum ul_kx_op *out)
 {
     ul_scan_skip_blanks(&parse->scan);
@@ -271,8 +270,7 @@ static enum ul_status read_expr(struct parse *parse, uint32_t level, ul_kx *out)
 
 static enum ul_status read_list(struct parse *parse, uint32_t indent, ul_ks *first);
 
-/* Does a line of a block that is indented so begin with the word, behind which the cursor is then?
- */
+/* Whether a line with this indentation begins with the word; if so, goes past it. */
 static bool accept_at(struct parse *parse, uint32_t indent, const char *word)
 {
     struct ul_scan before = parse->scan;
@@ -405,7 +403,7 @@ static enum ul_status read_store(struct parse *parse, ul_ks id)
 
 /* ---- Contractions ---- */
 
-/* v1 < 64, v2 < 8: as many as there are, from *count on. */
+/* Reads v1 < 64, v2 < 8: as many as there are, from *count on. */
 static enum ul_status read_dims(struct parse *parse, struct ul_contraction *contraction,
                                 uint32_t *count)
 {
@@ -490,7 +488,7 @@ static enum ul_status read_operand(struct parse *parse, const struct ul_contract
     return ul_scan_end_line(&parse->scan);
 }
 
-/* From the accumulator on; the values of attention have no a. */
+/* Reads a contraction from the accumulator on; the values of attention have no a. */
 static enum ul_status read_contraction(struct parse *parse, uint32_t indent, bool has_a,
                                        struct ul_contraction *contraction)
 {
@@ -655,7 +653,7 @@ static enum ul_status read_statement(struct parse *parse, uint32_t indent, ul_ks
     return ul_scan_fail(scan, "a statement");
 }
 
-/* The lines that are indented so; the first one is UL_NONE where there is none. */
+/* Reads the lines with this indentation; the first one is UL_NONE where there is none. */
 static enum ul_status read_list(struct parse *parse, uint32_t indent, ul_ks *first)
 {
     ul_ks last = UL_NONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form of a kernel: one line per buffer and statement, what stands inside of a statement
+/* The text form of a kernel: one line per buffer and statement; what is inside of a statement is
  * indented below it. Expressions are nested text: parts that are shared have names already
  * (share.c), so it grows no larger than the C that targets print. */
 #include "ir/kernel_build.h"
@@ -35,7 +35,7 @@ static void put_number(struct print *print, const struct ul_kx_data *expr)
     }
 }
 
-/* What a function takes beside its operands: a type before them, or a number behind. */
+/* What a function takes besides its operands: a type before them, or a number after them. */
 static void put_call(struct print *print, const struct ul_kx_data *expr)
 {
     const ul_kx operands[3] = {expr->a, expr->b, expr->c};
@@ -66,7 +66,7 @@ static void put_infix(struct print *print, const struct ul_kx_data *expr, uint32
     ul_text_put(print->text, info->level < level ? ")" : "");
 }
 
-/* In parentheses where it is of a lower level. */
+/* Puts parentheses where its level is lower. */
 static void put_expr(struct print *print, ul_kx id, uint32_t level)
 {
     const struct ul_kx_data *expr = &print->kernel->exprs[id];
@@ -163,7 +163,7 @@ static void put_dims(struct print *print, const struct ul_contraction *contracti
 
 static void put_list(struct print *print, ul_ks first, ul_ks end, uint32_t indent);
 
-/* What stands below a line that ends with the accumulator; the values of attention have no a. */
+/* Puts what is below a line that ends with the accumulator; the values of attention have no a. */
 static void put_contraction(struct print *print, const struct ul_contraction *contraction,
                             bool has_a, uint32_t indent)
 {
@@ -195,7 +195,7 @@ static void put_sums(struct print *print, const char *name,
     put_contraction(print, contraction, has_a, indent + 1);
 }
 
-/* What a loop that is marked with attention comes to. */
+/* Puts what a loop that is marked with attention computes. */
 static void put_attend(struct print *print, const struct ul_attend *attend, uint32_t indent)
 {
     static const char *const kinds[] = {"", " statistics", " sum", " each"};
@@ -267,7 +267,7 @@ static void put_for(struct print *print, const struct ul_ks_data *stmt)
     ul_text_put(print->text, (stmt->flags & UL_FOR_ALONE) != 0 ? " alone" : "");
 }
 
-/* let v3 i64 in 0..99 = value; the range where it is not that of the value. */
+/* let v3 i64 in 0..99 = value; with the range where it is not that of the value. */
 static void put_definition(struct print *print, const struct ul_ks_data *stmt, const char *word)
 {
     const struct ul_kernel_var *var = &print->kernel->vars[stmt->var];
@@ -317,7 +317,7 @@ static void put_head(struct print *print, const struct ul_ks_data *stmt)
     }
 }
 
-/* The statements inside of one. */
+/* Puts the statements inside of one. */
 static void put_inside(struct print *print, const struct ul_ks_data *stmt, uint32_t indent)
 {
     const struct ul_kernel *kernel = print->kernel;

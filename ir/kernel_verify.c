@@ -40,17 +40,17 @@ struct verify {
     struct ul_arena *scratch;
     uint8_t *states;        /* by variable: enum var_state */
     bool *is_whole;         /* by variable of a loop: all of its range is met */
-    ul_kx *values;          /* by variable that names: of what */
-    int64_t *lows, *highs;  /* by variable of a loop: what it may be here */
-    struct narrowed *trail; /* undone behind their conditions */
+    ul_kx *values;          /* by variable that is a name: for which value */
+    int64_t *lows, *highs;  /* by variable of a loop: which values it may have here */
+    struct narrowed *trail; /* undone after their conditions */
     uint32_t trail_count, trail_capacity;
-    uint64_t *var_loops;  /* by variable: loops that its value hangs on, by their depth */
-    uint64_t *expr_loops; /* by expression of the statement at hand, the same */
+    uint64_t *var_loops;  /* by variable: loops that its value depends on, by their depth */
+    uint64_t *expr_loops; /* by expression of the current statement, the same */
     uint32_t *seen;       /* by expression: the statement that looked at it last, plus 1 */
     uint32_t *scope;      /* variables in scope, in order */
-    uint32_t scope_count; /* of these */
+    uint32_t scope_count; /* how many there are */
     bool *is_written;     /* by buffer */
-    ul_ks statement;      /* at hand; UL_NONE: none */
+    ul_ks statement;      /* the current one; UL_NONE: none */
     uint32_t epoch;
     uint32_t depth;      /* of loops */
     uint64_t parallel;   /* loops with rounds that may run at the same time */
@@ -86,7 +86,7 @@ static bool is_compared(enum ul_kx_op op)
     return op == UL_KX_LT || op == UL_KX_LE || op == UL_KX_EQ || op == UL_KX_NE;
 }
 
-/* The type that an operation of one operand gives is the one it has. */
+/* Whether the type is the one that an operation of one operand gives. */
 static bool unary_agrees(const struct ul_kernel *kernel, const struct ul_kx_data *expr)
 {
     enum ul_dtype a = ul_kx_dtype(kernel, expr->a);
@@ -145,7 +145,7 @@ static bool is_compute_dtype(enum ul_dtype dtype)
            (is_float(dtype) || dtype == UL_BOOL || ul_dtype_get(dtype)->is_integer);
 }
 
-/* Operands stand before what is made of them, so there are no circles. */
+/* Operands come before what is made from them, so there are no cycles. */
 static enum ul_status check_expr(struct verify *v, ul_kx id)
 {
     const struct ul_kernel *kernel = v->kernel;
@@ -217,8 +217,8 @@ static void reach_var(struct reach *reach, uint32_t var, int64_t factor)
     reach->factors[reach->count++] = factor;
 }
 
-/* Does a name stand for all that its value may be? Blocking a loop names it again, more narrowly.
- */
+/* Whether a name stands for all values that its variable may have. Blocking a loop names it again,
+ * more narrowly. */
 static bool is_transparent(const struct verify *v, uint32_t var)
 {
     const struct ul_kernel_var *info = &v->kernel->vars[var];
@@ -363,7 +363,7 @@ static void leave_scope(struct verify *v, uint32_t count)
         v->states[v->scope[--v->scope_count]] = VAR_UNKNOWN;
 }
 
-/* A variable of [0, count), or up to *count where that is no constant. */
+/* A variable in [0, count), or up to *count where that is not constant. */
 static enum ul_status declare_index(struct verify *v, uint32_t var, int64_t count, bool is_whole,
                                     bool is_parallel)
 {
@@ -389,7 +389,7 @@ static enum ul_status declare_index(struct verify *v, uint32_t var, int64_t coun
 
 static enum ul_status check_list(struct verify *v, ul_ks first);
 
-/* May the loop be left before its last round? */
+/* Whether the loop may be left before its last round. */
 static bool holds_break(const struct ul_kernel *kernel, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
@@ -403,7 +403,7 @@ static bool holds_break(const struct ul_kernel *kernel, ul_ks first)
     return false;
 }
 
-/* What stands inside of loops, and is undone behind them. */
+/* What is set inside of loops, and undone after them. */
 struct inside {
     uint32_t scope_count, depth, conditions, trail_count;
     uint64_t parallel;
@@ -443,8 +443,8 @@ static int64_t divide_down(int64_t a, int64_t b)
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* The sum is in [low, high] from here on. What is not a sum of one loop variable may be anything:
- * it narrows nothing, and what stands behind it may not run. */
+/* The sum is in [low, high] from here on. What is not a sum of one loop variable may have any
+ * value: it narrows nothing, and what follows may not run. */
 static void narrow(struct verify *v, const struct reach *sum, int64_t low, int64_t high)
 {
     uint32_t at = UL_NONE;
@@ -473,7 +473,7 @@ static void narrow(struct verify *v, const struct reach *sum, int64_t low, int64
     v->conditions += v->lows[var] > v->highs[var]; /* it never runs */
 }
 
-/* What follows runs where the condition is `wanted`. */
+/* What follows runs only where the condition is `wanted`. */
 static void assume(struct verify *v, ul_kx id, bool wanted)
 {
     const struct ul_kx_data *expr = &v->kernel->exprs[id];
@@ -558,8 +558,8 @@ static enum ul_status check_definition(struct verify *v, const struct ul_ks_data
     return v->states[stmt->var] == VAR_MUTABLE ? UL_OK : fail(v, "sets what is not declared so");
 }
 
-/* The index is the same in another round of `at`, a parallel loop, where one of `other` goes with
- * it: one of the factors is a multiple of the other, and the loop long enough. */
+/* Whether the index is the same in another round of `at`, a parallel loop, together with a round of
+ * `other`: one of the factors is a multiple of the other, and the loop is long enough. */
 static bool rounds_meet(const struct verify *v, const struct reach *sum, uint32_t at,
                         uint32_t other)
 {
@@ -575,7 +575,8 @@ static bool rounds_meet(const struct verify *v, const struct reach *sum, uint32_
            (by % factor == 0 && llabs(by / factor) <= last);
 }
 
-/* What can be told of an index that is a sum over whole loops. */
+/* Whether two rounds store to one place, as far as an index tells that is a sum over whole
+ * loops. */
 static bool stores_twice(const struct verify *v, ul_kx index)
 {
     struct reach sum = {.is_known = true, .is_met = true};
@@ -594,10 +595,9 @@ static bool stores_twice(const struct verify *v, ul_kx index)
 }
 
 /* Rounds that may run at the same time store to an output at places of their own, as far as indexes
- * tell that are sums over loops: a store that combines what several rounds give belongs into a loop
- * that is not parallel. That indexes in the data differ, and those with a division, is the
- * lowering's word; scratch that a round leaves to nobody else is private to it
- * (codegen/kernel/touch.h). */
+ * tell that are sums over loops: a store that combines what several rounds give belongs in a loop
+ * that is not parallel. For indexes in the data, and those with a division, the lowering vouches;
+ * scratch that a round shares with no other is private to it (codegen/kernel/touch.h). */
 static enum ul_status check_store(struct verify *v, const struct ul_ks_data *stmt)
 {
     if (stmt->buffer >= v->kernel->buffer_count)
@@ -629,7 +629,7 @@ static struct reach reach_affine(const struct verify *v, const struct ul_contrac
     return reach;
 }
 
-/* What is made of an element, which may look at others. */
+/* Checks what is made from an element, which may read others. */
 static enum ul_status check_transform(struct verify *v, const struct ul_contraction *contraction,
                                       const struct ul_operand *operand)
 {
@@ -643,7 +643,7 @@ static enum ul_status check_transform(struct verify *v, const struct ul_contract
     return use(v, operand->transform, contraction->acc_dtype);
 }
 
-/* It is read, and something made of it, within its bounds alone. */
+/* Checks an operand: it is read, and transformed, only within its bounds. */
 static enum ul_status check_operand(struct verify *v, const struct ul_contraction *contraction,
                                     const struct ul_operand *operand)
 {
@@ -688,7 +688,7 @@ static enum ul_status check_dims(struct verify *v, const struct ul_contraction *
     return UL_OK;
 }
 
-/* Leaves its variables in scope, but for those of k. */
+/* Checks sums; leaves their variables in scope, but for those of k. */
 static enum ul_status check_sums(struct verify *v, const struct ul_contraction *c, bool has_a)
 {
     UL_TRY(check_dims(v, c));
@@ -704,7 +704,7 @@ static enum ul_status check_sums(struct verify *v, const struct ul_contraction *
                : fail(v, "has an accumulator of another type");
 }
 
-/* The second product of the same rows and columns. */
+/* Checks the second product of the same rows and columns. */
 static enum ul_status check_slopes(struct verify *v, const struct ul_attend *attend)
 {
     const struct ul_contraction *first = &attend->scores[0], *second = &attend->scores[1];
@@ -714,7 +714,7 @@ static enum ul_status check_slopes(struct verify *v, const struct ul_attend *att
     return check_sums(v, second, true);
 }
 
-/* What is done with the scores of a part's keys; the first part's stand for all. */
+/* Checks what is done with the scores of a part's keys; the first part's names stand for all. */
 static enum ul_status check_scores(struct verify *v, const struct ul_attend *attend, uint32_t part)
 {
     struct inside inside = enter(v);
@@ -838,7 +838,7 @@ static enum ul_status check_list(struct verify *v, ul_ks first)
         if (id >= v->kernel->stmt_count)
             return fail(v, "is followed by one that the kernel does not have");
         UL_TRY(check_statement(v, id));
-        /* The rest may not run, here and, until the loop is left, around. */
+        /* What follows may not run, here and, until the loop is left, around. */
         const struct ul_ks_data *stmt = &v->kernel->stmts[id];
         v->conditions += stmt->kind == UL_KS_IF && (holds_break(v->kernel, stmt->body) ||
                                                     holds_break(v->kernel, stmt->orelse));

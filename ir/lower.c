@@ -3,10 +3,10 @@
  *
  * Problem: operators' hooks know nothing of fusion, and what a group computes must not depend on
  * how it was cut. Method: every load and store of a hook comes here. A load of a value that the
- * group itself makes is replaced by the expression of its producer at that index (computed once
- * per index and list of statements, as a LET); a store of the anchor's output binds the element,
- * and then every result of the group that hangs on it is computed and stored at the same index.
- * Left undone: loops of different anchors are never merged. */
+ * group itself makes is replaced by the expression of its producer at that index (computed once per
+ * index and list of statements, as a LET); a store of the anchor's output binds the element, and
+ * then every result of the group that depends on it is computed and stored at the same index. Left
+ * undone: loops of different anchors are never merged. */
 #include "ir/lower.h"
 
 #include "ir/in_place.h"
@@ -31,7 +31,7 @@ struct cached {
     ul_kx index[UL_LIMIT_RANK];
     ul_kx x;
     uint32_t depth; /* open_count when it was made */
-    ul_ks owner;    /* of the innermost list then */
+    ul_ks owner;    /* the innermost list at that time */
     uint32_t branch;
 };
 
@@ -46,7 +46,7 @@ struct ul_lower_state {
     ul_value_id bound; /* the anchor's output that is being stored, or an operand's source */
     ul_kx bound_x;
     bool *hangs;    /* per node: scratch of hangs_on */
-    bool no_let;    /* inside an operand's transform, where no statement can stand */
+    bool no_let;    /* inside an operand's transform, where there can be no statement */
     uint32_t depth; /* of inlining, to catch defects */
 };
 
@@ -121,7 +121,8 @@ static struct param param_get(struct ul_lower *lower, ul_value_id value)
     return state->params[state->param_count++];
 }
 
-/* An index of the data into a dimension of one element: 0, but one that is to be looked at. */
+/* Whether it is an index of the data into a dimension of one element: 0, but one that must be
+ * checked. */
 static bool is_checked_zero(const struct ul_kernel *kernel, ul_kx index)
 {
     return kernel->exprs[index].op == UL_KX_INDEX && kernel->exprs[index].imm_int == 1;
@@ -153,7 +154,7 @@ static ul_kx narrow(struct ul_lower *lower, enum ul_dtype dtype, ul_kx x)
     return ul_kx_cast(lower->kernel, compute, ul_kx_cast(lower->kernel, dtype, x));
 }
 
-/* The element when it is a number known now. */
+/* The element, when it is a number known now. */
 static bool immediate(struct ul_lower *lower, ul_value_id value, ul_kx *x)
 {
     const struct ul_tensor *tensor = ul_graph_get_constant(lower->graph, value);
@@ -264,7 +265,7 @@ static ul_kx inline_value(struct ul_lower *lower, ul_value_id value, const ul_kx
     x = narrow(lower, info->type.dtype, x);
     if ((info->flags & UL_VALUE_ROUNDED) != 0)
         x = ul_kx_round_to(lower->kernel, info->storage, false, x);
-    if (state->no_let) { /* a sum of another node gets it rounded, as it would by a name */
+    if (state->no_let) { /* a sum of another node gets it rounded, as it would from a name */
         x = ul_kx_round_shared(lower->kernel, x);
         return state->depth > 0 ? ul_kx_round_product(lower->kernel, x) : x;
     }
@@ -311,8 +312,8 @@ static void store_raw(struct ul_lower *lower, ul_value_id value, const ul_kx *in
     ul_ks_store(lower->kernel, param.buffer, element_index(lower, value, &param, index), x);
 }
 
-/* Does `value`, made in the group, hang on `source` through nodes of the group? Found forwards,
- * once for each node: the ways backwards can be more than could ever be walked. */
+/* Whether `value`, made in the group, depends on `source` through nodes of the group. Found
+ * forwards, once for each node: there can be more paths backwards than could ever be walked. */
 static bool hangs_on(const struct ul_lower *lower, ul_value_id value, ul_value_id source)
 {
     struct ul_lower_state *state = lower->state;
@@ -493,8 +494,8 @@ void ul_lower_close(struct ul_lower *lower, uint32_t rank)
         ul_ks_end(lower->kernel);
 }
 
-/* May dimensions `outer` and `inner` (neighbours but for dimensions of size 1) of the loop nest
- * over `type` become one? Every outside value must run through both as through one. */
+/* Whether dimensions `outer` and `inner` (neighbours but for dimensions of size 1) of the loop nest
+ * over `type` may become one. Every value from outside must run through both as through one. */
 static bool value_merges(const struct ul_lower *lower, ul_value_id value,
                          const struct ul_type *type, uint32_t outer, uint32_t inner)
 {
@@ -538,7 +539,7 @@ static bool group_merges(const struct ul_lower *lower, const struct ul_type *typ
                 continue;
             if (value_get(lower, value)->type.rank > type->rank)
                 return false;
-            /* What has no bytes is only ever computed from what it is made of. */
+            /* What has no bytes is always computed from its operands. */
             bool in_bytes = !in_group(lower, value) || escapes(lower, value);
             if (in_bytes && !value_merges(lower, value, type, outer, inner))
                 return false;
@@ -547,9 +548,9 @@ static bool group_merges(const struct ul_lower *lower, const struct ul_type *typ
     return true;
 }
 
-/* Opens the loops of a nest over the elements of `result` as they lie: dimensions of size 1 get
- * index 0, neighbours that every operand runs through alike become one loop (the inner index then
- * runs over both, the outer is 0). Returns how many loops were opened. */
+/* Opens the loops of a nest over the elements of `result` in the order of memory: dimensions of
+ * size 1 get index 0, neighbours that every operand runs through alike become one loop (the inner
+ * index then runs over both, the outer is 0). Returns how many loops were opened. */
 static uint32_t open_merged(struct ul_lower *lower, ul_value_id result, ul_kx *index)
 {
     const struct ul_type *type = &value_get(lower, result)->type;
@@ -586,7 +587,7 @@ static uint32_t open_merged(struct ul_lower *lower, ul_value_id result, ul_kx *i
     return opened;
 }
 
-/* Emits loop nests for results that hang on no anchor; results of one shape share a nest. */
+/* Emits loop nests for results that depend on no anchor; results of one shape share a nest. */
 static void lower_maps(struct ul_lower *lower, const ul_value_id *results, uint32_t count)
 {
     bool *done = UL_NEW_ARRAY(lower->arena, bool, count);
@@ -671,7 +672,7 @@ uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t el
 
 /* Operands of contractions */
 
-/* Made from packed bytes in the group? */
+/* Whether it is made from packed bytes in the group. */
 static bool is_unpacked(const struct ul_lower *lower, ul_value_id value)
 {
     const struct ul_graph *graph = lower->graph;
@@ -680,8 +681,8 @@ static bool is_unpacked(const struct ul_lower *lower, ul_value_id value)
                0;
 }
 
-/* The outside tensor of full shape that an elementwise chain of the group starts from, or what is
- * unpacked there. */
+/* The tensor of full shape from outside that an elementwise chain of the group starts from, or what
+ * is unpacked there. */
 static ul_value_id operand_source(const struct ul_lower *lower, ul_value_id value)
 {
     const struct ul_type *type = &value_get(lower, value)->type;
@@ -781,7 +782,8 @@ void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction
  * same part of a value and of what it overwrites, as large and of elements as large, and no element
  * is loaded after it was stored (in_place.c). */
 
-/* Whole, dense from the base's first byte: what a buffer must be to change places. */
+/* Whether it is whole and dense from the base's first byte, as a buffer must be to change
+ * places. */
 static bool covers_base(const struct ul_lower *lower, const struct param *param)
 {
     const struct ul_value *value = value_get(lower, param->value);
@@ -791,7 +793,7 @@ static bool covers_base(const struct ul_lower *lower, const struct param *param)
            ul_type_elements(&value->type) == ul_type_elements(&base->type);
 }
 
-/* The same bytes of a value and of the one whose place it is donated. */
+/* Whether both are the same bytes: of a value, and of the one whose place it is donated. */
 static bool is_same_part(const struct ul_lower *lower, const struct param *output,
                          const struct param *input)
 {
@@ -848,7 +850,8 @@ static bool is_stored(const struct ul_lower *lower, ul_value_id value)
     return false;
 }
 
-/* Hooks may leave results without elements alone: who reads the kernel's outputs misses them. */
+/* Hooks may leave only results without elements unstored: a reader of the kernel's outputs would
+ * miss others. */
 static void store_nothing(struct ul_lower *lower, ul_value_id value)
 {
     const struct ul_type *type = &value_get(lower, value)->type;

@@ -37,8 +37,8 @@ static bool same_domain(const char *row, const char *requested)
     return strcmp(row, requested) == 0;
 }
 
-/* A scan: with some 200 rows, nearly all ruled out by their first letter, it costs less than the
- * decoding of the name did, and needs no index that would have to be kept sorted by hand. */
+/* A scan: nearly all of some 200 rows are ruled out by their first letter, so it costs less than
+ * decoding the name did, and needs no index that would have to be kept sorted by hand. */
 enum ul_op ul_op_find(const char *domain, const char *name)
 {
     for (unsigned i = 1; i < UL_OP_COUNT; i++) {

@@ -23,33 +23,34 @@ enum ul_op_flag {
     UL_OP_COSTLY_MAP = 1u << 5,  /* a map too expensive to compute twice: not inlined into loads
                                     that repeat */
     UL_OP_COMBINES = 1u << 6,    /* stores elements of its output more than once and reads them
-                                    back (scatter): nothing is fused behind it */
-    UL_OP_SPATIAL = 1u << 7,   /* input 0 (Concat: each) and output 0 are [batch, channels, space],
-                                  and best lie in memory alike, no matter how */
-    UL_OP_CONVOLVES = 1u << 8, /* the same, but by far the best with channels innermost, each for
-                                  itself */
-    UL_OP_GROWS = 1u << 9,     /* its results easily leave the range of f16 where inputs do not */
+                                    back (scatter): nothing is fused after it */
+    UL_OP_SPATIAL = 1u << 7,     /* input 0 (Concat: each) and output 0 are [batch, channels,
+                                    space], and best have the same layout, whichever it is */
+    UL_OP_CONVOLVES = 1u << 8,   /* the same, but by far the best with channels innermost, each by
+                                    itself */
+    UL_OP_GROWS = 1u << 9,       /* its results easily leave the range of f16 where inputs do not */
     UL_OP_MULTIPLIES = 1u << 10, /* adds up products of inputs 0 and 1: libraries and tensor cores
                                     want both stored alike */
-    UL_OP_POINTWISE = 1u << 11,  /* what has the output's shape is read at the output's index alone:
-                                    of elementwise ones that is so anyway */
+    UL_OP_POINTWISE = 1u << 11,  /* what has the output's shape is read at the output's index
+                                    alone, as all elementwise operators do */
     UL_OP_RESHAPES = 1u << 12,   /* the elements of input 0 in their order, in other dimensions */
     UL_OP_JOINS = 1u << 13,      /* its inputs side by side; each may lie in the output already */
     UL_OP_CORRELATES = 1u << 14, /* adds up products of inputs 0 and 1, [batch, channels, space],
                                     over  batch and space: best with channels innermost in both */
-    UL_OP_PACKS = 1u << 15,      /* makes one element of many of input 0, which are best made as it
-                                    loads them */
-    UL_OP_WIDENS = 1u << 16,     /* makes elements of smaller ones that say as much: not folded, for
-                                    who reads it may compute with these */
+    UL_OP_PACKS = 1u << 15,      /* makes one element from many of input 0, which are best made
+                                    as it loads them */
+    UL_OP_WIDENS = 1u << 16,     /* makes elements from smaller ones that say as much: not
+                                    folded, since its readers may compute with the smaller ones */
     UL_OP_UNPACKS = 1u << 18,    /* its result lies in input 0, some elements to a byte */
     UL_OP_RANKS = 1u << 19,      /* its integers say which element is the largest or smallest */
-    UL_OP_WEIGHS =
-        1u << 20, /* makes weights of scores: best never stored, in what adds up with them */
-    UL_OP_MOVES_ROWS = 1u << 21, /* a map that makes rows of the last axis of rows of its input's */
-    UL_OP_READS_ROWS = 1u << 22, /* its rows of the last axis are made of those of input 0, each of
-                                    the one at its own place, which may as well lie elsewhere */
-    UL_OP_WALKS = 1u << 23, /* reads elements of input 0 again and again, wherever the way leads:
-                               best made before */
+    UL_OP_WEIGHS = 1u << 20, /* makes weights from scores: best never stored, but part of what adds
+                                up with them */
+    UL_OP_MOVES_ROWS = 1u << 21, /* a map each of whose rows along the last axis is a row of its
+                                    input */
+    UL_OP_READS_ROWS = 1u << 22, /* each of its rows along the last axis is made from the row of
+                                    input 0 at its own place, which may be read elsewhere as well */
+    UL_OP_WALKS = 1u << 23,      /* reads elements of input 0 again and again, wherever the path
+                                    leads: best made before */
     UL_OP_STORES_ROWS =
         1u << 24, /* may store each row of the last axis of its results anywhere in memory */
     UL_OP_LOADS_ONCE =
@@ -71,16 +72,16 @@ typedef void ul_lower_fn(struct ul_lower *lower, ul_node_id node);
 typedef bool ul_view_fn(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
                         const struct ul_view *input, struct ul_view *view);
 
-/* Fills the answer in; false where slices along that axis cannot be computed apart. A slice's
+/* Fills in the answer; false where slices along that axis cannot be computed apart. A slice's
  * elements must be formed exactly as those of the whole are: the same numbers are combined by the
  * same operations in the same order. */
 typedef bool ul_split_rule_fn(struct ul_split_rule *split);
 
-/* Gives the gradients of a node's inputs, by what ir/gradient.h has; UL_UNSUPPORTED, with the
- * reason, where these attributes or inputs have no rule. */
+/* Gives the gradients of a node's inputs, with the functions of ir/gradient.h; UL_UNSUPPORTED, with
+ * the reason, where these attributes or inputs have no rule. */
 typedef enum ul_status ul_gradient_fn(struct ul_gradient *gradient);
 
-/* Bits of inputs or outputs, from 0 on; the last bit is that of all that follow. */
+/* Bits of inputs or outputs, from 0 on; the last bit stands for all that follow. */
 #define UL_EXACT(place) (1u << (place))
 #define UL_EXACT_ALL UINT32_MAX
 
@@ -95,37 +96,38 @@ struct ul_op_info {
     /* What is not rounded to 16 bits in memory (passes/precision.c): inputs that decide something,
      * or are applied to every element; outputs that many elements were reduced to. */
     uint32_t exact_inputs, exact_outputs;
-    /* Inputs that it multiplies inside itself, maybe by what it makes (R by h): in programs that
-     * train in 16 bits these are rounded as the factors of UL_OP_MULTIPLIES are, and its attribute
-     * "round_to" is that type, for what it makes. */
+    /* Inputs that it multiplies itself, maybe by what it makes (R by h): in programs that train in
+     * 16 bits they are rounded as the factors of UL_OP_MULTIPLIES are, and so is what it makes, to
+     * the type of its attribute "round_to". */
     uint32_t factors;
     ul_infer_fn *infer;
     const char *expression; /* of an elementwise operator, over inputs a b c and attributes; see
                                ir/README.md */
     ul_map_fn *map;         /* generated from the expression when NULL and expression is set */
-    ul_lower_fn *lower;     /* of what is not a map */
+    ul_lower_fn *lower;     /* for what is not a map */
     ul_view_fn *view;
-    ul_view_fn
-        *place; /* the other way: gives the view of input 0 with which the output has this one */
+    ul_view_fn *place; /* the other way round: gives the view of input 0 with which the output has
+                          this view */
     ul_split_rule_fn *split; /* elementwise operators need none */
     /* For an elementwise operator, the gradient of each input as an expression over the output's
      * gradient g, the inputs a b c and the output y, at the output's index. "0": none flows. */
     const char *gradients[UL_OP_GRADIENTS];
-    /* All that such a text asks of a b c and y, if that is a condition, which it calls m. */
+    /* All that such a text asks of a b c and y, if that is a condition, which the text calls m. */
     const char *masks[UL_OP_GRADIENTS];
-    ul_gradient_fn *gradient; /* of what such expressions do not say */
-    /* Why it has neither: of each operator that models have and that has none. */
+    ul_gradient_fn *gradient; /* for what such expressions cannot say */
+    /* Why it has neither, for each operator that models have without one. */
     const char *not_differentiable;
     uint32_t fixed_inputs; /* bits of inputs that are no numbers to train: bounds, sizes, ratios */
     /* For an elementwise operator that keeps the order of the elements of input 0, bit for bit: the
      * attribute that must not be negative for that, or "". */
     const char *monotone;
-    uint32_t slope_inputs; /* of an elementwise operator: where one number alone is trained too */
+    uint32_t slope_inputs; /* for an elementwise operator: inputs that are trained also where
+                              they are one number */
 };
 
 /* The row of an operator; rows are constant. */
 const struct ul_op_info *ul_op_get(enum ul_op op);
-/* Whether it has a rule of gradients, for one of its inputs at least. */
+/* Whether it has a gradient rule, for one of its inputs at least. */
 bool ul_op_has_gradient(enum ul_op op);
 /* By ONNX name and domain ("" and "ai.onnx" are the same); UL_OP_NONE when unsupported. */
 enum ul_op ul_op_find(const char *domain, const char *name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the text form. A cursor walks the text; every production either advances it or sets the
  * diagnosis with the line number. Ids may be defined in any order; that each is defined once and
- * before its use is the verifier's business, which runs at the end. */
+ * before its use is checked by the verifier, which runs at the end. */
 #include "ir/op.h"
 #include "ir/text.h"
 #include "ir/text_internal.h"
@@ -97,7 +97,7 @@ static enum ul_status parse_element(struct parse *parse, enum ul_dtype dtype, un
     return UL_OK;
 }
 
-/* [1,2] or 0x0a0b: `count` elements to `out`. */
+/* [1,2] or 0x0a0b: reads `count` elements into `out`. */
 static enum ul_status parse_elements(struct parse *parse, enum ul_dtype dtype, uint64_t count,
                                      unsigned char *out)
 {
@@ -432,7 +432,7 @@ static enum ul_status parse_node(struct parse *parse, ul_block_id block, ul_node
     return UL_OK;
 }
 
-/* "block b3": gives the block that very id. */
+/* "block b3": gives the block exactly that id. */
 static enum ul_status parse_block_head(struct parse *parse, ul_node_id owner, ul_block_id *out)
 {
     struct ul_graph *graph = parse->graph;

@@ -36,7 +36,8 @@ bool ul_rewrite_forward(struct ul_rewrite *rewrite, ul_value_id value, ul_value_
         ul_rewrite_replace(rewrite, value, with);
         return true;
     }
-    /* An output of the model keeps its name: the other takes it over, if it has none to lose. */
+    /* An output of the model keeps its name: the other value takes it over, if it has none to
+     * lose. */
     struct ul_value *fresh = &graph->values[with];
     if (fresh->kind != UL_VALUE_NODE || ul_graph_is_output(graph, with) ||
         !ul_graph_is_root(graph, graph->nodes[fresh->producer].parent) || old->donor != UL_NONE ||
@@ -59,7 +60,7 @@ void ul_rewrite_inputs(const struct ul_rewrite *rewrite, ul_node_id id)
         node->inputs[i] = current(rewrite, node->inputs[i]);
 }
 
-/* The end of the chain from `value`, which is made shorter. */
+/* The end of the chain from `value`; shortens the chain. */
 static ul_value_id replacement(ul_value_id *map, ul_value_id value)
 {
     ul_value_id root = value;
@@ -73,7 +74,7 @@ static ul_value_id replacement(ul_value_id *map, ul_value_id value)
     return root;
 }
 
-/* Uses in node inputs, block outputs and donors. `map` has value_count entries. */
+/* Replaces uses in node inputs, block outputs and donors. `map` has value_count entries. */
 static void replace_uses(struct ul_graph *graph, ul_value_id *map)
 {
     for (uint32_t n = 0; n < graph->node_count; n++) {
@@ -148,7 +149,7 @@ void ul_graph_sweep(struct ul_graph *graph)
     }
 }
 
-/* Result `output` of a node is that value. */
+/* Makes `output` of a node that value. */
 static void set_output(struct ul_graph *graph, ul_node_id node, uint32_t output, ul_value_id value)
 {
     UL_ASSERT(output < graph->nodes[node].output_count);

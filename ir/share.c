@@ -4,15 +4,15 @@
  * Problem: expressions are hash-consed graphs, but they are printed as nested text, where a part
  * that is used twice is written (and, unless the C compiler notices, computed) twice; nested
  * sharing grows exponentially. Method: before a value is bound by a LET, every float or narrow
- * integer part of it with two uses or more is bound by a LET of its own, operands first. Where no
- * LET can stand, products among those parts are marked as rounded: a name would have rounded them.
- * Left undone: i64 parts are indexes, which in-place analysis compares as expressions, and bools
- * are conditions, which vectorise better inside their select. */
+ * integer part of it with two uses or more is bound by a LET of its own, operands first. Where
+ * there can be no LET, products among those parts are marked as rounded: a name would have rounded
+ * them. Left undone: i64 parts are indexes, which in-place analysis compares as expressions, and
+ * bools are conditions, which vectorise better inside their select. */
 #include "ir/kernel_build.h"
 
 #include <string.h>
 
-/* Room for the marks of every expression there is; old marks count as stale by their epoch. */
+/* Makes room for the marks of all expressions; old marks count as stale by their epoch. */
 static void marks_grow(struct ul_kernel *kernel)
 {
     if (kernel->expr_count <= kernel->mark_capacity)
@@ -25,7 +25,7 @@ static void marks_grow(struct ul_kernel *kernel)
     kernel->mark_capacity = capacity;
 }
 
-/* Those that can be named: a load's is an index. */
+/* Counts the operands that can be named: that of a load is an index. */
 static uint32_t operand_count(const struct ul_kx_data *expr)
 {
     return expr->op == UL_KX_LOAD ? 0 : ul_kx_operand_count(expr->op);
@@ -53,7 +53,7 @@ static bool count_uses(struct ul_kernel *kernel, ul_kx id)
     return found;
 }
 
-/* The same expression over named parts, or where there can be no names, over rounded ones. */
+/* The same expression over named parts; where there can be no names, over rounded ones. */
 static ul_kx rebuild(struct ul_kernel *kernel, ul_kx id, bool names)
 {
     struct ul_kx_data expr = kernel->exprs[id]; /* the array may move below */

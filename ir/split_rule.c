@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slices of nodes: which slice of its inputs a node needs for a slice of its outputs. The
- * operators' own rules are hooks of their rows; here are the rule of elementwise operators and what
- * hooks are written with. */
+ * operators' own rules are hooks of their rows; here are the rule of elementwise operators and the
+ * functions that hooks are written with. */
 #include "ir/split_rule.h"
 #include "ir/op.h"
 #include "ir/view.h"

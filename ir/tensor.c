@@ -69,8 +69,8 @@ static uint32_t small_float_encode(const struct small_float *format, double valu
     uint32_t minus = signbit(value) ? sign : 0;
     if (isnan(value))
         return format->no_minus_zero ? format->nan : (minus | format->nan);
-    /* In units of the last place at this exponent; rint rounds to nearest even. A carry into the
-     * next exponent is right by itself, since codes are ordered as numbers are. */
+    /* Rounds in units of the last place at this exponent; rint rounds to nearest even. A carry into
+     * the next exponent is right by itself, since codes are in the order of the numbers. */
     double magnitude = fabs(value);
     int exponent = 0;
     (void)frexp(magnitude, &exponent);
@@ -99,7 +99,7 @@ static double scale_decode(uint32_t code)
     return code == SCALE_NAN ? (double)NAN : ldexp(1, (int)code - SCALE_BIAS);
 }
 
-/* The next power of two, of the magnitude; NaN where there is none and for 0. */
+/* The next power of two of the magnitude; NaN where there is none and for 0. */
 static uint32_t scale_encode(double value)
 {
     int exponent = 0;
@@ -330,14 +330,14 @@ void ul_tensor_pack(const struct ul_tensor *tensor, unsigned char *out)
     }
 }
 
-/* NaN stays one. */
+/* NaN stays NaN. */
 static uint32_t bf16_of(uint32_t bits)
 {
     uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
     return (bits & 0x7FFFFFFF) > 0x7F800000 ? bits >> 16 | 0x40 : rounded;
 }
 
-/* For what follows: elements apart, so that compilers vectorise the loop. */
+/* What follows handles elements one by one, so that compilers vectorise the loop. */
 static void round_bf16(const unsigned char *from, uint64_t count, unsigned char *out)
 {
     for (uint64_t i = 0; i < count; i++) {

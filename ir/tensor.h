@@ -37,8 +37,8 @@ void ul_tensor_read(const struct ul_tensor *tensor, uint64_t begin, uint64_t cou
                     unsigned char *out);
 /* All elements of a type below 8 bits as ONNX stores them: ul_type_packed_bytes of its type. */
 void ul_tensor_pack(const struct ul_tensor *tensor, unsigned char *out);
-/* The same as they lie in memory: `storage` is the tensor's dtype, or 16 bits of an f32, rounded to
- * nearest even. */
+/* Reads all elements as they are in memory: `storage` is the tensor's dtype, or 16 bits for an f32,
+ * rounded to nearest even. */
 void ul_tensor_read_as(const struct ul_tensor *tensor, enum ul_dtype storage, uint64_t begin,
                        uint64_t count, unsigned char *out);
 

@@ -17,7 +17,7 @@ enum {
     MAX_LOOPS = 16,
     OUTER_BLOCK = 64, /* along the loop that moves out: four lines of f32 at once */
     INNER_BLOCK = 16, /* along the innermost one: a line */
-    FAR = 16,         /* elements: each on a line of its own */
+    FAR = 16,         /* elements: beyond it each is on a line of its own */
     NEAR = 2
 };
 
@@ -75,7 +75,8 @@ static void ask_expr(struct nest *nest, ul_kx id)
 
 /* ---- Nests ---- */
 
-/* The loop, and those that stand alone in the one before; false where one cannot be reordered. */
+/* Collects the loop, and those that are alone in the one before; false where one cannot be
+ * reordered. */
 static bool nest_collect(struct nest *nest, ul_ks first)
 {
     nest->count = 0;
@@ -93,7 +94,7 @@ static bool nest_collect(struct nest *nest, ul_ks first)
     return nest->count >= 2 && nest->counts[nest->count - 1] >= INNER_BLOCK;
 }
 
-/* Only LET and STORE: the body's iterations have nothing in common. */
+/* Whether the body has only LET and STORE: its iterations have nothing in common. */
 static bool nest_ask(struct nest *nest)
 {
     ul_ks body = stmt_of(nest, nest->loops[nest->count - 1])->body;
@@ -124,8 +125,8 @@ static uint32_t var_add(struct ul_kernel *kernel, int64_t count)
     return kernel->var_count++;
 }
 
-/* The loop now counts blocks. Returns a loop over one block, which the caller puts into place: its
- * body begins with what the loop's variable was. */
+/* Makes the loop count blocks. Returns a loop over one block, which the caller puts into place: its
+ * body begins with the old value of the loop's variable. */
 static ul_ks split_loop(struct nest *nest, uint32_t index, int64_t block)
 {
     struct ul_kernel *kernel = nest->kernel;

@@ -64,7 +64,7 @@ const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype);
 bool ul_dtype_is_computed(enum ul_dtype dtype);
 bool ul_dtype_is_8bit(enum ul_dtype dtype); /* an integer of 8 bits */
 bool ul_dtype_is_half(enum ul_dtype dtype); /* a float of 16 bits */
-/* The ends of integers of at most 16 bits, which scaled values are kept in; false for others. */
+/* The ends of integers of at most 16 bits, in which scaled values are kept; false for others. */
 bool ul_dtype_range(enum ul_dtype dtype, int64_t *low, int64_t *high);
 /* The largest finite number of a float type. */
 double ul_dtype_largest(enum ul_dtype dtype);

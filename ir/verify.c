@@ -118,7 +118,7 @@ static enum ul_status define_arguments(struct verify *verify, ul_block_id id)
     return UL_OK;
 }
 
-/* A group's nodes stand together in one block. */
+/* The nodes of a group are side by side in one block. */
 static enum ul_status check_group(struct verify *verify, ul_node_id id, uint32_t *open_group)
 {
     uint32_t group = verify->graph->nodes[id].group;
@@ -219,7 +219,7 @@ static enum ul_status check_value(struct verify *verify, ul_value_id id)
         return fail_value(verify, id, "has too high a rank");
     if (ul_type_known(&value->type) && !ul_type_in_limits(&value->type))
         return fail_value(verify, id, "is over the limits of size");
-    /* A node output may be known too, until shape inference makes it a weight. */
+    /* A node's output may be known too, until shape inference makes it a weight. */
     if (value->kind == UL_VALUE_WEIGHT && value->tensor == NULL)
         return fail_value(verify, id, "is a weight without a tensor");
     if (value->kind == UL_VALUE_WEIGHT && !ul_type_equal(&value->type, &value->tensor->type))

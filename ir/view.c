@@ -96,7 +96,7 @@ void ul_view_order(const struct ul_type *type, const struct ul_view *view, uint3
         if (type->dims[d] != 1)
             places[count++] = d;
     }
-    /* Sorted by insertion, among the places of what is longer than 1. */
+    /* Sorts by insertion, among the places of dimensions longer than 1. */
     for (uint32_t i = 1; known && i < count; i++) {
         uint32_t d = order[places[i]];
         uint32_t at = i;

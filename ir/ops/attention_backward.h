@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files share that lower the gradient of attention: all of it
  * (attention_gradient_lower.c), a head (attention_gradient_head.c), a block of its queries
- * (attention_gradient_block.c), all of it in passes for targets that have tiles for each
+ * (attention_gradient_block.c); or all of it in passes, for targets that have tiles for each pass
  * (attention_gradient_tiles.c, attention_gradient_masks.c). */
 #ifndef UL_OPS_ATTENTION_BACKWARD_H
 #define UL_OPS_ATTENTION_BACKWARD_H
@@ -9,7 +9,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/attention.h"
 
-/* What is formed of a block: all at once; or some of it, by statistics of each query, the
+/* What is formed for a block: all at once; or some of it, from statistics of each query: the
  * logarithm of the sum of its exponentials and the sum of P dP. */
 enum ul_attention_pass {
     UL_ATTENTION_STATISTICS = 1,
@@ -27,22 +27,22 @@ struct ul_attention_backward {
     bool has_given;      /* whether the statistics are inputs */
     uint32_t statistics; /* else their scratch [batch][heads][queries][2]; AT_ONCE has none */
     int64_t keys, rows;
-    int64_t seen;                    /* of the keys, by the block */
+    int64_t seen;                    /* how many of the keys the block sees */
     uint32_t shares, slopes, capped; /* scratch: [rows][keys] */
     uint32_t key_sums, value_sums;   /* scratch: [keys][size], [keys][value_size] */
-    /* The gradient of masks is wanted: of one for all batches, for all heads. */
+    /* The gradient of masks is wanted: of one mask for all batches, for all heads. */
     bool has_mask, shares_batch, shares_head;
     /* For MASKS. Each part has `rounds` rounds of scores that share an element of the mask; `adds`
      * says whether a store adds to what is there. Then come the batch and the head of the mask, and
-     * scratch [parts][1 or batch][1 or heads][queries][keys], which one part does without. */
+     * scratch [parts][1 or batch][1 or heads][queries][keys], which a single part does without. */
     int64_t parts, rounds;
     bool adds;
     ul_kx part, mask_batch, mask_head;
     uint32_t mask_sums;
 };
 
-/* Output of MaskedAttentionGradient: of what is added to scores, [1 or batch, 1 or heads, queries,
- * keys]. */
+/* The output of MaskedAttentionGradient for what is added to scores, [1 or batch, 1 or heads,
+ * queries, keys]. */
 enum { UL_ATTENTION_MASK_GRADIENT = 3 };
 
 /* attention_gradient_block.c. Queries first .. first + rows - 1 of a head with the keys that they
@@ -73,7 +73,7 @@ ul_kx ul_attention_statistic(const struct ul_attention_backward *b, ul_kx query,
 ul_kx ul_attention_statistic_at(const struct ul_attention_backward *b, ul_kx query, ul_kx which);
 
 /* attention_gradient_head.c. The first one lowers all blocks of queries of a head; the others clear
- * the sums before the blocks, and store them behind. */
+ * the sums before the blocks, and store them after. */
 void ul_attention_lower_blocks(struct ul_attention_backward *b);
 void ul_attention_clear_sums(const struct ul_attention_backward *b, bool is_key);
 void ul_attention_store_sums(const struct ul_attention_backward *b, bool is_key);

@@ -12,7 +12,7 @@ enum ul_linear_input {
     UL_LINEAR_PAST,
     UL_LINEAR_DECAY,
     UL_LINEAR_BETA,
-    /* of the gradient: those of the output and of the last state */
+    /* for the gradient: those of the output and of the last state */
     UL_LINEAR_G_OUTPUT,
     UL_LINEAR_G_PRESENT,
     UL_LINEAR_GRADIENT_INPUTS
@@ -30,7 +30,7 @@ enum ul_linear_dim {
 
 struct ul_linear {
     int64_t dims[UL_LINEAR_DIMS];
-    int64_t group; /* heads of queries for one of keys */
+    int64_t group; /* heads of queries for each head of keys */
     bool is_gated, is_delta;
     bool decays_rows, shares_beta; /* a decay for each row of S; one beta for all heads */
     double scale;

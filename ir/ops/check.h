@@ -35,13 +35,13 @@ enum ul_status ul_check_range(const struct ul_infer *infer, const char *what, in
 /* The one integer of a constant input; `otherwise` where it is absent. */
 enum ul_status ul_check_int(const struct ul_infer *infer, uint32_t input, int64_t otherwise,
                             int64_t *value) UL_MUST_CHECK;
-/* Reads an attribute of `count` integers, each at least `low` and below 2^31, so that products
- * with a dimension stay far inside int64_t; `otherwise` for each when the node has none. False when
- * it is not so. */
+/* Reads an attribute of `count` integers, each at least `low` and below 2^31, so that products with
+ * a dimension stay far inside int64_t; `otherwise` for each when the node has none. False when it
+ * does not hold such integers. */
 bool ul_check_read_ints(const struct ul_node *node, const char *name, uint32_t count,
                         int64_t otherwise, int64_t low, int64_t *out);
 
-/* What lowering reads again after the rule has checked it. */
+/* The functions with which lowering reads again what the rule has checked. */
 
 const struct ul_node *ul_check_node(const struct ul_lower *lower, ul_node_id node);
 /* An axis that the rule has found valid, counted from the front. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hooks that rows name, declared beside the rows (ir/ops/<family>.def), and what they are
- * written with. A file of hooks includes this; who has a row (ir/op.h) needs no hook by name. */
+ * written with. A file of hooks includes this; code that has a row (ir/op.h) needs no hook by
+ * name. */
 #ifndef UL_OPS_HOOKS_H
 #define UL_OPS_HOOKS_H
 

@@ -46,27 +46,27 @@ struct ul_lanes {
     ul_kx count;       /* lanes of this block */
     ul_kx lane;        /* within begin/end */
     uint32_t open_loops;
-    uint32_t joined; /* dimensions whose index may run on over the one before them in the order */
+    uint32_t joined; /* dimensions whose index may also run over the one before them in the order */
     bool in_parts;   /* long sums are formed as in partials.h, where the target asks for it */
 };
 
-/* Carried state of each output. */
+/* State that is carried for each output. */
 struct ul_lane_var {
     enum ul_dtype dtype;
     uint32_t id; /* a mutable variable, or a local array where there are lanes */
 };
 
-/* Bits [0, rank). */
+/* The bits [0, rank). */
 uint32_t ul_lanes_all(uint32_t rank);
 /* The product of the dimensions in `mask`. */
 int64_t ul_lanes_product(const int64_t *dims, uint32_t rank, uint32_t mask);
 
-/* Coordinates, without a loop yet, nor lanes. */
+/* Sets up coordinates, without loops or lanes yet. */
 void ul_lanes_init(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
                    const int64_t *dims, const uint32_t *order);
-/* Loops over the dimensions of `value`, or over others that lie in `order` (NULL: row-major). Lanes
- * are made of the contiguous dimension if it is kept and inner loops stand outside of it; _along:
- * of `lane_dim`, at most `most` at a time, or not at all where that is UL_NONE. */
+/* Loops over the dimensions of `value`, or over others in the order `order` (NULL: row-major).
+ * Lanes are made of the contiguous dimension if it is kept and inner loops are outside of it;
+ * _along: of `lane_dim`, at most `most` at a time, or not at all where that is UL_NONE. */
 void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
                    uint32_t kept);
 void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
@@ -77,7 +77,7 @@ void ul_lanes_close(struct ul_lanes *lanes);
 /* Loops over the dimensions of `mask`, outer ones first. */
 void ul_lanes_loop(struct ul_lanes *lanes, uint32_t mask, uint32_t flags);
 void ul_lanes_loop_end(struct ul_lanes *lanes, uint32_t mask);
-/* What stands between is done for each lane; _range: for lanes [low, high) within the block, both
+/* What is between these is done for each lane; _range: for lanes [low, high) within the block, both
  * i64 expressions; needs lanes. */
 void ul_lanes_begin(struct ul_lanes *lanes);
 void ul_lanes_begin_range(struct ul_lanes *lanes, ul_kx low, ul_kx high);

@@ -7,7 +7,7 @@
 #include "ir/ops/hooks.h"
 
 /* matmul.c: opens the loops over the batch and the contraction of `a` and `b` summed in
- * `acc_dtype`, from each operand its zero-point subtracted where it is no UL_NONE (`a_zero`: a
+ * `acc_dtype`, with each operand's zero-point subtracted where it is not UL_NONE (`a_zero`: a
  * scalar, or one for each row; `b_zero`: one for each column). Fills the index of the result's
  * element and returns the sum; close with ul_matmul_close. `column` is the n variable. */
 struct ul_matmul_operands {

@@ -21,7 +21,7 @@ struct ul_einsum {
     struct ul_einsum_term result;
 };
 
-/* matmul_einsum.c: of a node whose rule has accepted it. */
+/* matmul_einsum.c: reads a node that its rule has accepted. */
 void ul_einsum_read(const struct ul_graph *graph, const struct ul_node *node,
                     struct ul_arena *arena, struct ul_einsum *einsum);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rules of movements read again after inference has checked it. */
+/* How rules of movements read again what inference has checked. */
 #ifndef UL_OPS_MOVEMENT_H
 #define UL_OPS_MOVEMENT_H
 
@@ -11,15 +11,15 @@ struct ul_box {
     int64_t step[UL_LIMIT_RANK];
     int64_t count[UL_LIMIT_RANK];
 };
-/* Elements that are added around; negative ones are cut off. */
+/* How many elements are added around; negative ones are cut off. */
 struct ul_pads {
     int64_t begin[UL_LIMIT_RANK];
     int64_t end[UL_LIMIT_RANK];
 };
 
-/* slice.c: of a Slice. */
+/* slice.c: reads a Slice. */
 void ul_slice_box(const struct ul_graph *graph, const struct ul_node *node, struct ul_box *box);
-/* pad.c: of a Pad or CenterCropPad; false: it is filled with elements of the data. */
+/* pad.c: reads a Pad or CenterCropPad; false: it is filled with elements of the data. */
 bool ul_pad_read(const struct ul_graph *graph, const struct ul_node *node, struct ul_pads *pads);
 
 #endif

@@ -11,7 +11,7 @@
 struct ul_moments {
     struct ul_lanes lanes;
     ul_value_id x;
-    enum ul_dtype dtype; /* computed in */
+    enum ul_dtype dtype; /* the type they are computed in */
     uint32_t mask;       /* dimensions of the set */
     int64_t count;       /* elements of the set */
     int64_t group;       /* above 0: loop dimensions 1 and 2 are groups of so many channels and

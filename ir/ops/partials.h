@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts: long sums on a device, where a thread or a block an output would leave most of it waiting.
+/* Parts: long sums on a device, where a thread or a block for each output would leave most of the
+ * device waiting.
  *
  * The terms of an output, in the order of memory, come in parts:
  *
@@ -52,26 +53,27 @@ struct ul_partials {
     ul_lanes_term_fn *term[UL_PARTIALS_SUMS];
     uint32_t sum_count;
     const void *context;
-    int64_t terms, each, count; /* terms, of a part, and parts */
-    int64_t width;              /* partial results of a part; 1: one term after the other */
+    int64_t terms, each, count; /* how many terms, terms in a part, and parts */
+    int64_t width;              /* how many partial results a part has; 1: it is summed one term
+                                   after the other */
     int64_t output_count;
     uint32_t sums[UL_PARTIALS_SUMS]; /* scratch, or UL_NONE */
     ul_kx output;                    /* its number, in the order of memory */
     ul_kx part;                      /* between open_parts and close_parts */
 };
 
-/* Are sums over `mask` taken in parts, or by partial results in one? Asks the lanes' dimensions,
- * order and target. */
+/* Whether sums over `mask` are taken in parts, or by partial results in one part. Asks the lanes'
+ * dimensions, order and target. */
 bool ul_partials_apply(const struct ul_lanes *lanes, uint32_t mask);
-/* For loops over the lanes' dimensions in their order, of which none is open, but for total. */
+/* For loops over the lanes' dimensions in their order; none is open, except for total. */
 void ul_partials_init(struct ul_partials *partials, struct ul_lanes *lanes, uint32_t mask,
                       enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,
                       const void *context);
 /* Adds a sum of another term, which the same loops form. */
 void ul_partials_add(struct ul_partials *partials, ul_lanes_term_fn *term);
-/* Is it worth a launch of its own to sum the parts, for these outputs? */
+/* Whether it is worth a launch of its own to sum the parts for these outputs. */
 bool ul_partials_are_stored(const struct ul_partials *partials);
-/* Does that, if so. */
+/* Sums the parts, if so. */
 void ul_partials_store(struct ul_partials *partials);
 /* Loops over the outputs. */
 void ul_partials_open(struct ul_partials *partials);
@@ -89,7 +91,7 @@ ul_kx ul_partials_part_terms(const struct ul_partials *partials, ul_kx part);
 /* Gives the place in scratch for the part of the output that the loops are at. */
 ul_kx ul_partials_place(const struct ul_partials *partials, ul_kx part);
 /* Adds up one number for each part of the output that the loops are at; where there are many parts,
- * a team of threads does. */
+ * a team of threads does so. */
 typedef ul_kx ul_partials_part_fn(const struct ul_partials *partials, ul_kx part,
                                   const void *context);
 ul_kx ul_partials_combine(const struct ul_partials *partials, ul_partials_part_fn *of_part,

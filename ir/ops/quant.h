@@ -17,11 +17,11 @@ ul_kx ul_quantize_within(struct ul_kernel *kernel, ul_kx x, ul_kx zero, int64_t 
  * one type, or of 16 bits where the node has the attribute `wide`. */
 enum ul_status ul_quant_check_operand(const struct ul_infer *infer, uint32_t input,
                                       uint32_t zero) UL_MUST_CHECK;
-/* What scales may be. Quantizers to 4 bits write such below 0, which keep the outermost number of a
- * block exactly; and 0 for a block of zeros, which nothing can be quantized by. */
+/* What scales may be. Quantizers to 4 bits write some below 0, which keep the outermost number of a
+ * block exactly; and 0 for a block of zeros, by which nothing can be quantized. */
 enum ul_quant_scales { UL_SCALES_FINITE, UL_SCALES_NOT_ZERO, UL_SCALES_ABOVE_ZERO };
-/* Checks scales that are known at compile time. Others are not checked: they are the model's own
- * affair. */
+/* Checks scales that are known at compile time. Others are not checked: the model answers for
+ * them. */
 enum ul_status ul_quant_check_scales(const struct ul_infer *infer, uint32_t input,
                                      enum ul_quant_scales allowed) UL_MUST_CHECK;
 /* The type of its sums. */

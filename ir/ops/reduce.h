@@ -10,7 +10,7 @@ enum ul_reduce_first { UL_REDUCE_ZERO, UL_REDUCE_ONE, UL_REDUCE_LOWEST, UL_REDUC
 struct ul_reduce_rule {
     enum ul_reduce_first first; /* the value of the empty set, before `after` */
     enum ul_kx_op combine;
-    double p; /* of an Lp norm */
+    double p; /* for an Lp norm */
     ul_kx (*before)(struct ul_kernel *kernel, const struct ul_reduce_rule *rule, ul_kx x);
     /* `count` is the size of the set. */
     ul_kx (*after)(struct ul_kernel *kernel, const struct ul_reduce_rule *rule, ul_kx acc,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* More checks of shape rules, and wider sets of element types, beside check.h. */
+/* More checks for shape rules, and wider sets of element types, besides check.h. */
 #ifndef UL_OPS_REQUIRE_H
 #define UL_OPS_REQUIRE_H
 

@@ -21,7 +21,7 @@ enum resize_policy { RESIZE_STRETCH, RESIZE_NOT_LARGER, RESIZE_NOT_SMALLER };
 struct ul_resize_axis {
     int64_t in, out;
     double scale;
-    double roi_begin, roi_end; /* of RESIZE_TF_CROP, in units of the axis */
+    double roi_begin, roi_end; /* for RESIZE_TF_CROP, in units of the axis */
     bool is_kept;              /* every element stays where it is */
 };
 

@@ -19,7 +19,7 @@ enum ul_rnn_input {
     UL_RNN_INITIAL_H,
     UL_RNN_INITIAL_C,
     UL_RNN_PEEPHOLE,
-    /* of the gradient: W x + Wb of a direction; gradients of Y, Y_h and Y_c */
+    /* for the gradient: W x + Wb of a direction; gradients of Y, Y_h and Y_c */
     UL_RNN_PRODUCTS,
     UL_RNN_G_ALL,
     UL_RNN_G_LAST_H,
@@ -27,7 +27,7 @@ enum ul_rnn_input {
     UL_RNN_GRADIENT_INPUTS
 };
 
-enum { UL_RNN_OUT_PEEPHOLES = 4 }; /* of LSTMGradient, where they are wanted */
+enum { UL_RNN_OUT_PEEPHOLES = 4 }; /* of LSTMGradient, where these are wanted */
 
 enum ul_rnn_kind {
     UL_RNN_RELU,
@@ -60,8 +60,8 @@ struct ul_rnn {
 const char *ul_rnn_read(struct ul_rnn *rnn, const struct ul_node *node,
                         const struct ul_type *const types[8]);
 
-/* rnn_shape.c: what h and r * h are kept in between steps, `dtype` being what is computed in: as R
- * multiplies them (struct ul_op_info, factors). */
+/* rnn_shape.c: the type in which h and r * h are kept between steps, `dtype` being that of the
+ * computation: the type in which R multiplies them (struct ul_op_info, factors). */
 enum ul_dtype ul_rnn_factor_dtype(const struct ul_node *node, enum ul_dtype dtype);
 
 /* rnn_function.c: function(clipped x). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files share that lower the gradient of one direction of RNN, GRU or LSTM: a kernel that
- * runs forwards and then backwards through time (rnn_gradient_lower.c), in steps that are made of
- * the same parts (rnn_gradient_steps.c), a cell of each kind (rnn_gradient_cells.c). */
+ * runs forwards and then backwards through time (rnn_gradient_lower.c), in steps made of the same
+ * parts (rnn_gradient_steps.c), and a cell of each kind (rnn_gradient_cells.c). */
 #ifndef UL_OPS_RNN_BACKWARD_H
 #define UL_OPS_RNN_BACKWARD_H
 
@@ -18,13 +18,13 @@ struct ul_rnn_backward {
     const struct ul_rnn_function *functions;
     int64_t direction;
     bool is_lstm, is_gru, is_linear, is_reverse;
-    /* Scratch: [step][batch][rows]; states [step][batch][hidden] before each step and behind the
-     * last; of a GRU R h + Rb, or the reset state; [batch][rows]; [batch][hidden]. */
+    /* Scratch: [step][batch][rows]; states [step][batch][hidden] before each step and after the
+     * last; for a GRU R h + Rb, or the reset state; [batch][rows]; [batch][hidden]. */
     uint32_t gates, h, c, other, slopes, dh, dc, dreset;
     ul_kx step, batch, unit;
 };
 
-/* Short for what all three write often. */
+/* Short forms for what all three files write often. */
 static inline ul_kx ul_rnn_constant(const struct ul_rnn_backward *b, int64_t value)
 {
     return ul_kx_index_const(b->kernel, value);
@@ -47,8 +47,8 @@ static inline bool ul_rnn_has(const struct ul_rnn_backward *b, uint32_t input)
 
 /* rnn_gradient_steps.c */
 
-/* Places: of a step in time; in scratch, [step][batch][rows] and [step][batch][hidden]; the row of
- * a gate's unit; the unit's own in what has no steps. */
+/* Places: the time of a step; in scratch, [step][batch][rows] and [step][batch][hidden]; the row of
+ * a gate's unit; the unit's own place in what has no steps. */
 ul_kx ul_rnn_time_of(const struct ul_rnn_backward *b, ul_kx step);
 ul_kx ul_rnn_gate_at(const struct ul_rnn_backward *b, ul_kx step, ul_kx batch, ul_kx row);
 ul_kx ul_rnn_state_at(const struct ul_rnn_backward *b, ul_kx step, ul_kx batch, ul_kx unit);
@@ -67,7 +67,8 @@ ul_kx ul_rnn_load_gate(const struct ul_rnn_backward *b, int64_t gate);
 ul_kx ul_rnn_load_state(const struct ul_rnn_backward *b, uint32_t input);
 
 /* Forwards: gates of the step += R source + Rb, for `count` gates from `first` on; those of a
- * hidden gate that meets its reset behind R go to `other`. The state behind the step. */
+ * hidden gate that meets its reset after R go to `other`. The second gives the state after the
+ * step. */
 void ul_rnn_add_recurrent(const struct ul_rnn_backward *b, int64_t first, int64_t count,
                           uint32_t source, ul_kx from);
 void ul_rnn_store_next(const struct ul_rnn_backward *b, uint32_t state, ul_kx valid, ul_kx next);

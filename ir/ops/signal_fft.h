@@ -19,7 +19,7 @@ struct ul_fft {
     int64_t result;           /* where in them the result begins */
 };
 
-/* Makes the scratch and, once and for all lines, the table. length >= 1. `inverse` is of the sign;
+/* Makes the scratch and, once for all lines, the table. length >= 1. `inverse` concerns the sign;
  * the caller divides by the length. */
 void ul_fft_init(struct ul_fft *fft, struct ul_lower *lower, enum ul_dtype dtype, int64_t length,
                  bool inverse);
