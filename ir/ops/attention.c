@@ -55,7 +55,8 @@ static bool has(const struct ul_attention_lower *a, enum ul_attention_input inpu
     return ul_lower_has_input(a->lower, a->node_id, input);
 }
 
-/* Whether the output is one that ai.onnx has beside the result. FusedAttention has none of them. */
+/* Whether the node has the output, one of those that ai.onnx has beside the result. FusedAttention
+ * has none of them. */
 static bool gives(const struct ul_attention_lower *a, uint32_t output)
 {
     return a->node->op == UL_OP_Attention && ul_lower_has_output(a->lower, a->node_id, output);
@@ -123,7 +124,7 @@ static ul_kx length_of(const struct ul_attention_lower *a)
     return ul_lower_load(a->lower, a->node->inputs[UL_ATTENTION_LENGTHS], &a->batch);
 }
 
-/* The last key that query `q` sees where it is causal. */
+/* The last key that query `q` sees in causal attention. */
 static ul_kx last_seen(const struct ul_attention_lower *a, ul_kx q)
 {
     if (!a->shape.ends_at_length)
@@ -239,7 +240,7 @@ static void lower_scores(const struct ul_attention_lower *a, const struct tile *
 
 /* ---- Softmax of a tile ---- */
 
-/* Columns behind the last key, so that vectors are full. */
+/* Fills up the columns after the last key, so that vectors are full. */
 static void fill_up(const struct ul_attention_lower *a, ul_kx row, int64_t count, int64_t padded)
 {
     struct ul_kernel *kernel = a->kernel;
@@ -250,7 +251,7 @@ static void fill_up(const struct ul_attention_lower *a, ul_kx row, int64_t count
     ul_ks_end(kernel);
 }
 
-/* The probabilities themselves are wanted. */
+/* Stores the probabilities themselves, which an output asks for. */
 static void store_shares(const struct ul_attention_lower *a, ul_kx row, int64_t count,
                          ul_kx inverse)
 {
@@ -277,7 +278,7 @@ ul_kx ul_attention_norm(const struct ul_attention_lower *a, ul_kx shift, ul_kx t
     return norm;
 }
 
-/* Whether a gradient wants the norm of a query. */
+/* Stores the norm of a query, where a gradient asks for it. */
 static void store_norm(const struct ul_attention_lower *a, ul_kx row, ul_kx norm)
 {
     ul_kx index[] = {a->batch, a->head, ul_kx_add(a->kernel, a->first, row)};
@@ -299,7 +300,7 @@ static ul_kx inverse_of(const struct ul_attention_lower *a, ul_kx sum)
     return ul_kx_select(a->kernel, is_sum, inverse, number(a, 0));
 }
 
-/* x, in which there may be NaN where the row has no sum, times what inverse_of gave. */
+/* x times what inverse_of gave. x may hold NaN where the row has no sum. */
 static ul_kx divided(const struct ul_attention_lower *a, ul_kx x, ul_kx inverse)
 {
     x = ul_kx_binary(a->kernel, UL_KX_MUL, x, inverse);
@@ -309,7 +310,7 @@ static ul_kx divided(const struct ul_attention_lower *a, ul_kx x, ul_kx inverse)
     return ul_kx_select(a->kernel, is_sum, x, number(a, 0));
 }
 
-/* One row with all keys: exponentials, and one over their sum in factors[row]. */
+/* One row over all keys: stores the exponentials, and one over their sum in factors[row]. */
 static void whole_row(const struct ul_attention_lower *a, ul_kx row, int64_t count, int64_t padded)
 {
     struct ul_kernel *kernel = a->kernel;
@@ -330,7 +331,7 @@ static void whole_row(const struct ul_attention_lower *a, ul_kx row, int64_t cou
     ul_ks_store(kernel, a->factors, row, inverse);
 }
 
-/* One row of one tile of several. While all scores are -inf nothing is subtracted from them. */
+/* One row over one of several tiles. While all scores are -inf nothing is subtracted from them. */
 static void next_row(const struct ul_attention_lower *a, ul_kx row, int64_t padded)
 {
     struct ul_kernel *kernel = a->kernel;
@@ -391,14 +392,14 @@ static void store_result(const struct ul_attention_lower *a, ul_kx row, ul_kx el
     ul_lower_store(a->lower, a->node->outputs[0], moved, x);
 }
 
-/* Where the sums of a row wait. */
+/* Where the sums of a row are kept until they are complete. */
 static ul_kx wait_at(const struct ul_attention_lower *a, ul_kx row, ul_kx element)
 {
     return ul_kx_add(a->kernel, ul_kx_muli(a->kernel, row, a->shape.value_size), element);
 }
 
-/* The tile's scores times its values: the result where it is the last one of a whole row, else
- * what waits for more. */
+/* Multiplies the tile's scores by its values. The product is the result where the tile is the last
+ * of a whole row; otherwise it is kept for more. */
 static void lower_values(const struct ul_attention_lower *a, const struct tile *tile, bool is_first,
                          bool is_last)
 {
@@ -454,7 +455,7 @@ static struct tile tile_of(const struct ul_attention_lower *a, bool is_past)
                          .is_flat = !is_past && a->shape.is_flat};
 }
 
-/* Tile by tile; the part's first key is key `from` of all. */
+/* Takes a part tile by tile; the part's first key is key `from` of all keys. */
 static void lower_part(const struct ul_attention_lower *a, bool is_past, int64_t from,
                        int64_t count)
 {
@@ -476,7 +477,7 @@ static void lower_part(const struct ul_attention_lower *a, bool is_past, int64_t
     }
 }
 
-/* All keys at once: scores of both parts side by side. */
+/* Takes all keys at once: the scores of both parts are side by side. */
 static void lower_whole(const struct ul_attention_lower *a)
 {
     const struct ul_attention *shape = &a->shape;
@@ -542,7 +543,7 @@ static void lower_block(struct ul_attention_lower *a, ul_kx first, int64_t rows)
     end_rows(a);
 }
 
-/* The cache with the new keys or values behind it. */
+/* Stores the cache followed by the new keys or values. */
 static void lower_present(struct ul_attention_lower *a, uint32_t output,
                           enum ul_attention_input past, enum ul_attention_input next, int64_t size)
 {
@@ -571,7 +572,7 @@ static int64_t ceil_to(int64_t value, int64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* Cuts `total` into as few parts of at most `most` as there must be, all about as long. */
+/* Cuts `total` into the fewest parts of at most `most`, all of about the same length. */
 static int64_t even_part(int64_t total, int64_t max, int64_t unit)
 {
     if (total <= max)
@@ -580,7 +581,7 @@ static int64_t even_part(int64_t total, int64_t max, int64_t unit)
     return ceil_to((total + parts - 1) / parts, unit);
 }
 
-/* Sizes of blocks and tiles, and the room for them. */
+/* Chooses the sizes of blocks and tiles, and makes room for them. */
 static void size_blocks(struct ul_attention_lower *a)
 {
     struct ul_lower *lower = a->lower;
@@ -623,7 +624,7 @@ static void lower_blocks(struct ul_attention_lower *a)
 
 /* ---- All of it in one statement, for targets with a form of their own ---- */
 
-/* Operands of part `part` of the keys, from its first key on. */
+/* Fills in the operands of part `part` of the keys, from its first key on. */
 static void attend_part(const struct ul_attention_lower *a, struct ul_attend *attend, bool is_past,
                         int64_t count)
 {
@@ -645,7 +646,7 @@ static void attend_part(const struct ul_attention_lower *a, struct ul_attend *at
     scores->extents[1] = values->extents[2] = attend->key_counts[part] = count;
 }
 
-/* Gives the factor of a weight that is summed already. */
+/* Gives the factor of a weight that has already been added to the sums. */
 static ul_kx attend_factor(const struct ul_attention_lower *a, const struct ul_contraction *scores)
 {
     ul_kx row = ul_kx_var(a->kernel, scores->vars[0]), key = ul_kx_var(a->kernel, scores->vars[1]);

@@ -11,8 +11,8 @@
 enum { MASKS = 2 };
 static const uint32_t masks[MASKS] = {UL_ATTENTION_MASK, UL_ATTENTION_BIAS};
 
-/* The least shape that has the gradients of the masks that are wanted: [batch, heads, queries,
- * keys], where one is for all 1 in place of the first two. False: none is wanted. */
+/* Gives the smallest shape that has the gradients of the wanted masks: [batch, heads, queries,
+ * keys], with 1 for either of the first two that all share. Returns false if no mask is wanted. */
 static bool wants_mask(const struct ul_gradient *gradient, const struct ul_attention *a,
                        int64_t shape[4])
 {
@@ -33,7 +33,7 @@ static bool wants_mask(const struct ul_gradient *gradient, const struct ul_atten
     return wanted;
 }
 
-/* Keys behind the end of a mask are hidden. */
+/* Whether the mask covers all keys: those after its end would be hidden. */
 static bool is_whole(const struct ul_gradient *gradient, uint32_t mask, int64_t keys)
 {
     if (!ul_gradient_wanted(gradient, mask))
@@ -42,7 +42,7 @@ static bool is_whole(const struct ul_gradient *gradient, uint32_t mask, int64_t 
     return type.dims[type.rank - 1] == keys || type.dims[type.rank - 1] == 1;
 }
 
-/* Whether the backward pass reads the value as it stands, in these dimensions or in others. */
+/* Whether the backward pass reads the value as it is, with the same dimensions or with others. */
 static bool is_kept(const struct ul_gradient *gradient, ul_value_id value)
 {
     const struct ul_graph *graph = gradient->graph;
@@ -162,7 +162,7 @@ enum ul_status ul_gradient_attention(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* Positions are turned back by the same angles. */
+/* Turns positions back by the same angles. */
 enum ul_status ul_gradient_rotary(struct ul_gradient *gradient)
 {
     ul_value_id inputs[4];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block of queries in the gradient of attention: its scores again, their slopes, and what
- * queries, keys and values have of them (attention_gradient_lower.c). */
+/* A block of queries in the gradient of attention: its scores, computed again, their slopes, and
+ * what these add to the gradients of queries, keys and values (attention_gradient_lower.c). */
 #include "ir/ops/attention_backward.h"
 
 #include "ir/ops/norm.h"
@@ -15,7 +15,7 @@ static ul_kx number(const struct ul_attention_backward *b, double value)
 
 /* ---- Operands ---- */
 
-/* Scores of the block: rows along one variable, keys along another. */
+/* The scores of the block: rows along one variable, keys along another. */
 static void fill_scores(const struct ul_attention_backward *b, struct ul_operand *operand,
                         uint32_t scores, uint32_t row_var, uint32_t key_var)
 {
@@ -25,7 +25,7 @@ static void fill_scores(const struct ul_attention_backward *b, struct ul_operand
     operand->at.strides[key_var] = 1;
 }
 
-/* g, which lies as the result does. */
+/* g, which has the same layout as the result. */
 void ul_attention_fill_gradient(const struct ul_attention_backward *b,
                                 struct ul_contraction *contraction, struct ul_operand *operand,
                                 uint32_t along, uint32_t across)
@@ -137,7 +137,7 @@ static void form_scores(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* Scores become weights, by what the statistics say of their queries. */
+/* Turns scores into weights, by the statistics of their queries. */
 static void form_weights(const struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;
@@ -149,7 +149,7 @@ static void form_weights(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* Scores become weights. */
+/* Turns scores into weights. */
 static void form_shares(const struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;
@@ -189,8 +189,8 @@ static void form_slopes(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* The slope of a score is that of the mask there; masks that several scores share add them up, in
- * the order of batches and heads. */
+/* The slope of a score is also that of the mask there. Where several scores share an element of the
+ * mask, it adds them up, in the order of batches and heads. */
 static void add_mask(const struct ul_attention_backward *b, ul_kx row, ul_kx key, ul_kx slope)
 {
     const struct ul_attention_lower *a = &b->a;
@@ -208,7 +208,7 @@ static void add_mask(const struct ul_attention_backward *b, ul_kx row, ul_kx key
     ul_lower_store(a->lower, mask, index, slope);
 }
 
-/* Gives the slope of the product of a query and a key, by the slope of its score. */
+/* Gives the slope of the product of a query and a key, from the slope of its score. */
 static ul_kx scaled_slope(const struct ul_attention_backward *b, ul_kx slope, ul_kx capped)
 {
     struct ul_kernel *k = b->a.kernel;
@@ -228,7 +228,7 @@ ul_kx ul_attention_slope(const struct ul_attention_backward *b, ul_kx weight, ul
     return scaled_slope(b, ul_ks_let(k, ul_kx_mul(k, weight, ul_kx_sub(k, slope, sum))), capped);
 }
 
-/* Slopes of weights become those of the products of queries and keys. */
+/* Turns the slopes of weights into those of the products of queries and keys. */
 static void turn_slopes(const struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;
@@ -306,7 +306,7 @@ static void drop_shares(const struct ul_attention_backward *b)
     ul_ks_end(k);
 }
 
-/* sums[key][element] += scores^T times what `is_key` says: queries, or g. */
+/* sums[key][element] += scores^T times the queries, if `is_key`, otherwise times g. */
 static void add_sums(const struct ul_attention_backward *b, bool is_key)
 {
     const struct ul_attention_lower *a = &b->a;

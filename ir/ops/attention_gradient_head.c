@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A head in the gradient of attention: all blocks of its queries, and the sums over them. */
+/* A head in the gradient of attention: all blocks of its queries, and the sums over those
+ * blocks. */
 #include "ir/ops/attention_backward.h"
 
 enum { MAX_BANDS = 4 };
@@ -30,7 +31,7 @@ void ul_attention_store_sums(const struct ul_attention_backward *b, bool is_key)
     ul_ks_end(k);
 }
 
-/* Keys that the queries below `end` see; the gradient of a mask has zeros for the others. */
+/* The keys that the queries below `end` see; the gradient of a mask is zero for the others. */
 static int64_t seen_below(const struct ul_attention_backward *b, int64_t end)
 {
     bool is_known = b->a.shape.is_causal && !b->a.shape.ends_at_length && !b->has_mask;

@@ -22,7 +22,7 @@ enum {
     ROW_UNIT = 8
 };
 
-/* Checks the statistics that are inputs: NULL, or what is wrong. */
+/* Checks the statistics that are inputs. Returns NULL, or what is wrong. */
 static const char *check_given(const struct ul_infer *infer, const struct ul_attention *a)
 {
     const struct ul_type *norms = ul_infer_input(infer, UL_ATTENTION_GIVEN_NORMS);
@@ -157,7 +157,7 @@ void ul_lower_attention_gradient(struct ul_lower *lower, ul_node_id node)
     b.a.rounds_weights = types[UL_ATTENTION_V]->dtype == b.a.dtype;
     b.keys = shape->keys;
     if (b.keys == 0 || shape->queries == 0 || shape->size == 0 || shape->value_size == 0) {
-        store_zeros(lower, node, 0); /* where there is nothing to attend to, nothing flows */
+        store_zeros(lower, node, 0); /* where there is nothing to attend to, all gradients are 0 */
         return;
     }
     size_blocks(&b);

@@ -28,7 +28,7 @@ static bool is_turned(const struct ul_attention_backward *b)
 
 /* ---- As one statement ---- */
 
-/* Fills in the products of queries and keys, and those of g and values. */
+/* Fills in the products of queries and keys, and those of g and the values. */
 static void fill_products(const struct ul_attention_backward *b, struct ul_attend *attend)
 {
     const struct ul_attention *shape = &b->a.shape;
@@ -46,7 +46,7 @@ static void fill_products(const struct ul_attention_backward *b, struct ul_atten
     ul_attention_fill_keys(b, slopes, key == 0 ? &slopes->a : &slopes->b, UL_ATTENTION_V, key, 2);
 }
 
-/* Fills in the values that are added up to a result of `pass`. Statistics and masks have none:
+/* Fills in the values that are added up to a result of `pass`. Statistics and masks have none;
  * nothing reads their operand. */
 static void fill_values(const struct ul_attention_backward *b, const struct ul_attend *attend,
                         enum ul_attention_pass pass, struct ul_contraction *values)
@@ -145,7 +145,7 @@ static void fill_result(const struct ul_attention_backward *b, const struct ul_a
     values->epilogue = k->stmts[behind].body;
 }
 
-/* Writes the pass a second time, as one statement: the body of the innermost open loop. */
+/* Writes the pass a second time, as one statement, which is the body of the innermost open loop. */
 static void put_attend(struct ul_attention_backward *b)
 {
     struct ul_kernel *k = b->a.kernel;

@@ -71,7 +71,8 @@ static enum ul_status check_sizes(const struct ul_infer *infer)
     return ul_check_shape(infer, UL_LINEAR_VALUE, 3, (int64_t[]){key[0], key[1], value->dims[2]});
 }
 
-/* One number for each head of a token, or, where `is_other`, as many as `other`. */
+/* Checks a gate: one number for each head of a token or, where `is_other`, as many as `other`
+ * has. */
 static enum ul_status check_gate(const struct ul_infer *infer, const struct ul_linear *linear,
                                  enum ul_linear_input input, bool is_other, int64_t other)
 {
@@ -117,7 +118,7 @@ struct builder {
     uint32_t state;        /* [UL_LINEAR_ROW][lanes] */
 };
 
-/* Element `at` of head `head` of a token's operand, where a head has `size` of them. */
+/* Loads element `at` of head `head` of a token's operand, whose heads have `size` elements. */
 static ul_kx load_token(struct builder *b, enum ul_linear_input input, ul_kx head, int64_t size,
                         ul_kx at)
 {
@@ -126,7 +127,7 @@ static ul_kx load_token(struct builder *b, enum ul_linear_input input, ul_kx hea
     return ul_kx_cast(b->kernel, b->dtype, ul_lower_load(b->lower, b->node->inputs[input], index));
 }
 
-/* One of the head's numbers, which all lanes share. */
+/* Loads one number of the head, which all lanes share. */
 static ul_kx load_row(struct builder *b, enum ul_linear_input input)
 {
     return load_token(b, input, b->lanes.index[UL_LINEAR_HEAD], b->linear.dims[UL_LINEAR_ROW],
@@ -150,7 +151,7 @@ static ul_kx state_at(const struct builder *b)
                      b->lanes.lane);
 }
 
-/* sum += factor * S of the row, for each lane. */
+/* sum += factor * the row of S, for each lane. */
 static void add_row(struct builder *b, struct ul_lane_var sum, ul_kx factor, ul_kx state)
 {
     ul_lanes_set(
@@ -158,7 +159,7 @@ static void add_row(struct builder *b, struct ul_lane_var sum, ul_kx factor, ul_
         ul_kx_add(b->kernel, ul_lanes_get(&b->lanes, sum), ul_kx_mul(b->kernel, factor, state)));
 }
 
-/* S = past, or 0; or present = S. */
+/* S = past, or 0; where `is_present`: present = S. */
 static void copy_state(struct builder *b, bool is_present)
 {
     struct ul_lanes *lanes = &b->lanes;
@@ -179,7 +180,7 @@ static void copy_state(struct builder *b, bool is_present)
     ul_lanes_loop_end(lanes, 1u << UL_LINEAR_ROW);
 }
 
-/* S *= exp(decay), and S key, where the rule asks for it. */
+/* S *= exp(decay), then S key, where the rule asks for it. */
 static struct ul_lane_var decay_state(struct builder *b)
 {
     struct ul_lanes *lanes = &b->lanes;
@@ -208,7 +209,7 @@ static struct ul_lane_var decay_state(struct builder *b)
     return known;
 }
 
-/* S += key u, with u = value, or beta times what of it S does not know. */
+/* S += key u, with u = value, or with u = beta times the part of the value that S does not know. */
 static void update_state(struct builder *b, struct ul_lane_var known)
 {
     struct ul_lanes *lanes = &b->lanes;

@@ -30,7 +30,7 @@ struct backward {
     ul_kx batch, head, token;
 };
 
-/* Outputs: as the inputs are, less those that the rule does not take. */
+/* Outputs: the same as the inputs, without those that the rule does not take. */
 enum { OUT_DECAY = 4 };
 
 static uint32_t out_beta(const struct ul_linear *linear)
@@ -89,7 +89,7 @@ static ul_kx cell_of(const struct backward *b, ul_kx token, ul_kx row, ul_kx col
     return ul_kx_add(b->kernel, first, cell(b, row, column));
 }
 
-/* Element `at` of a head of `size` of the token. */
+/* Element `at` of a head with `size` elements, for the token. */
 static void place_of(const struct backward *b, ul_kx head, int64_t size, ul_kx at, ul_kx index[3])
 {
     index[0] = b->batch;
@@ -171,7 +171,7 @@ static ul_kx load_beta(const struct backward *b)
     return ul_ks_let(b->kernel, load_token(b, UL_LINEAR_BETA, head, 1, zero));
 }
 
-/* S', what it knows of the key, and u. */
+/* Forms S', what it knows of the key, and u. */
 static void step_state(const struct backward *b)
 {
     struct ul_kernel *k = b->kernel;
@@ -220,7 +220,7 @@ static ul_kx load_gradient(const struct backward *b, ul_kx head, ul_kx column)
     return load_token(b, UL_LINEAR_G_OUTPUT, head, b->columns, column);
 }
 
-/* dquery, and what the token's outputs have of dS. */
+/* Forms dquery, and adds the part of dS that comes from the token's outputs. */
 static void turn_outputs(const struct backward *b)
 {
     struct ul_kernel *k = b->kernel;
@@ -256,7 +256,7 @@ static void turn_update(const struct backward *b)
     close(b, 1);
 }
 
-/* dvalue, and of a delta dbeta, dknown and their parts of dkey and dS. */
+/* Forms dvalue and, for a delta rule, dbeta, dknown and what they add to dkey and dS. */
 static void turn_value(const struct backward *b)
 {
     struct ul_kernel *k = b->kernel;
@@ -284,7 +284,7 @@ static void turn_value(const struct backward *b)
     close(b, 2);
 }
 
-/* dkey; ddecay, and dS of the state before. */
+/* Forms dkey, ddecay, and dS for the state before. */
 static void turn_decay(const struct backward *b)
 {
     struct ul_kernel *k = b->kernel;
@@ -315,7 +315,7 @@ static void turn_decay(const struct backward *b)
 
 /* ---- All of it ---- */
 
-/* The first state, or dS behind the last token: as the input has it, or 0. */
+/* Sets the first state, or dS after the last token, to the input's value, or to 0. */
 static void set_state(const struct backward *b, uint32_t buffer, uint32_t input)
 {
     struct ul_kernel *k = b->kernel;

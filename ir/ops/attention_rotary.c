@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RotaryEmbedding as a map: each element meets its partner of the pair that is rotated. */
+/* RotaryEmbedding as a map: each element reads its partner in the pair that is rotated. */
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
 #include "ir/lower.h"

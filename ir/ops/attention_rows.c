@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of scores: the largest, sums of exponentials and of products. Each is formed in lanes, which
- * a vector holds, that are then folded in a fixed tree: loops without leave to reorder floats. */
+/* Rows of scores: their largest score, and sums of exponentials and of products. Each is formed in
+ * lanes, which fit a vector and are then folded in a fixed tree: loops that need no permission to
+ * reorder floats. */
 #include "ir/kernel_build.h"
 #include "ir/ops/attention.h"
 #include "ir/ops/norm.h"
@@ -17,7 +18,7 @@ ul_kx ul_attention_score_at(const struct ul_attention_lower *a, ul_kx row, ul_kx
     return ul_kx_add(a->kernel, ul_kx_muli(a->kernel, row, a->pitch), column);
 }
 
-/* One machine instruction. */
+/* Gives the larger number in one machine instruction. */
 ul_kx ul_attention_larger(const struct ul_attention_lower *a, ul_kx x, ul_kx y)
 {
     return ul_kx_select(a->kernel, ul_kx_binary(a->kernel, UL_KX_LT, x, y), y, x);
@@ -49,7 +50,7 @@ static ul_kx term_at(const struct ul_attention_lower *a, const struct term *term
     return x;
 }
 
-/* Lanes [0, count) take in columns [from, from + count) of the row. */
+/* Lets lanes [0, count) take in columns [from, from + count) of the row. */
 static void reduce_columns(const struct ul_attention_lower *a, ul_kx row, ul_kx from, int64_t count,
                            const struct term *term)
 {
@@ -61,7 +62,7 @@ static void reduce_columns(const struct ul_attention_lower *a, ul_kx row, ul_kx 
     ul_ks_end(kernel);
 }
 
-/* The row's first `count` columns. */
+/* Reduces the row's first `count` columns. */
 static ul_kx reduce_row(const struct ul_attention_lower *a, ul_kx row, int64_t count,
                         const struct term *term)
 {

@@ -91,7 +91,7 @@ static const char *check_mask(const struct ul_attention *a, const struct ul_type
     return NULL;
 }
 
-/* FusedAttention stores its output as a Transpose behind it would. */
+/* Reads the order of the output: FusedAttention stores it as a Transpose after it would. */
 static const char *read_order(struct ul_attention *a, const struct ul_node *node)
 {
     uint32_t count, seen = 0;
@@ -111,8 +111,8 @@ static const char *read_order(struct ul_attention *a, const struct ul_node *node
     return NULL;
 }
 
-/* What a query gives that sees no key. Attention of ai.onnx gives zeros; frontend/ sets an
- * attribute where it makes an Attention of an operator that gives something else. */
+/* What a query that sees no key gives. Attention of ai.onnx gives zeros; frontend/ sets an
+ * attribute where it makes an Attention from an operator that gives something else. */
 static enum ul_attend_empty read_empty(const struct ul_node *node)
 {
     if (ul_node_get_int(node, "nan_is_zero", 0) != 0)

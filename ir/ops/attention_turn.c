@@ -41,7 +41,7 @@ enum ul_status ul_infer_turn(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Both elements of a pair at once, loaded before either is stored. */
+/* Computes both elements of a pair at once; both are loaded before either is stored. */
 void ul_lower_turn(struct ul_lower *lower, ul_node_id node_id)
 {
     struct ul_kernel *kernel = lower->kernel;

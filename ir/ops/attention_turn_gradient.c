@@ -16,7 +16,8 @@ static ul_value_id by_pairs(struct ul_gradient *gradient, ul_value_id value, boo
     return ul_gradient_reshape(gradient, value, &split);
 }
 
-/* The two elements of each pair change places; of a factor that has one for both nothing does. */
+/* Exchanges the two elements of each pair; a factor that has one element for both stays as it
+ * is. */
 static ul_value_id swap_pairs(struct ul_gradient *gradient, ul_value_id factor, int64_t size,
                               bool is_interleaved)
 {
@@ -30,7 +31,8 @@ static ul_value_id swap_pairs(struct ul_gradient *gradient, ul_value_id factor, 
     return ul_gradient_reshape(gradient, ul_gradient_concat(gradient, sides, 2, axis), &type);
 }
 
-/* The share of cos or sin: a factor that has one element for each pair takes both of them. */
+/* Gives cos or sin its gradient: where a factor has one element for each pair, it takes the sum of
+ * both. */
 static void give_factor(struct ul_gradient *gradient, uint32_t input, ul_value_id share,
                         bool is_interleaved)
 {

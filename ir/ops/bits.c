@@ -7,7 +7,7 @@
 
 enum { BITS = 8 };
 
-/* The dimension that is packed, of a type of that many. */
+/* Reads the dimension that is packed, which must be one of `rank` dimensions. */
 static enum ul_status read_axis(const struct ul_infer *infer, uint32_t rank, int64_t *axis)
 {
     *axis = ul_node_get_int(infer->node, "axis", -1);
@@ -47,7 +47,7 @@ enum ul_status ul_infer_unpack_bits(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Bits behind the last are those of the last. */
+/* Bits after the last one repeat the last. */
 ul_kx ul_map_pack_bits(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
 {
     struct ul_kernel *kernel = lower->kernel;

@@ -43,7 +43,7 @@ static ul_kx u32_op(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a, int64_t
     return ul_kx_binary(kernel, op, a, ul_kx_int(kernel, UL_U32, b));
 }
 
-/* Towards zero, then the low bits, sign-extended where signed. */
+/* Casts towards zero, then takes the low bits, sign-extended where the type is signed. */
 static ul_kx cast_to_few_bits(struct ul_kernel *kernel, const struct ul_dtype_info *to, ul_kx x)
 {
     ul_kx bits = ul_kx_cast(kernel, UL_I32, x);
@@ -56,8 +56,8 @@ static ul_kx cast_to_few_bits(struct ul_kernel *kernel, const struct ul_dtype_in
     return ul_kx_binary(kernel, UL_KX_SUB, bits, sign);
 }
 
-/* A power of two next to x, towards zero or the nearer, by the bits of an f32: what an f8e8m0 holds
- * exactly, of which the smallest, 2^-127, is a fraction in f32. */
+/* Gives a power of two next to x, the one towards zero or the nearest, through the bits of an f32.
+ * An f8e8m0 holds it exactly; its smallest, 2^-127, is subnormal in f32. */
 static ul_kx to_power_of_two(struct ul_kernel *kernel, bool nearest, ul_kx x)
 {
     ul_kx bits = u32_op(kernel, UL_KX_AND, ul_kx_bitcast(kernel, UL_U32, x), 0x7FFFFFFF);
@@ -121,7 +121,7 @@ enum ul_status ul_infer_bit_cast(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* The 16 bits of an f16, from the f32 that holds its value exactly. */
+/* Gives the 16 bits of an f16, from the f32 that holds its value exactly. */
 static ul_kx f16_bits(struct ul_kernel *kernel, ul_kx x)
 {
     ul_kx bits = ul_kx_bitcast(kernel, UL_U32, x);
@@ -153,14 +153,14 @@ static ul_kx f16_from_bits(struct ul_kernel *kernel, ul_kx bits)
     return ul_kx_bitcast(kernel, UL_F32, ul_kx_binary(kernel, UL_KX_OR, sign, magnitude));
 }
 
-/* Nothing but the type of the other input counts: it may have any shape. */
+/* Only the type of the other input counts: it may have any shape. */
 bool ul_split_rule_cast_like(struct ul_split_rule *split)
 {
     ul_split_rule_read_broadcast(split, 0);
     return true;
 }
 
-/* Two bytes: through the bits as a u32. */
+/* Casts two bytes, through their bits as a u32. */
 static ul_kx bit_cast_16(struct ul_kernel *kernel, enum ul_dtype from, enum ul_dtype to, ul_kx x)
 {
     if (from == UL_F16)

@@ -6,7 +6,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
-/* One dimension of the image: how its blocks lie. */
+/* One dimension of the image: how blocks are placed along it. */
 struct block_axis {
     int64_t size, block, stride, dilation, begin, end;
     int64_t count; /* of blocks */
@@ -92,7 +92,7 @@ enum ul_status ul_infer_col2im(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Which block has the pixel as its element `within`: whether there is one, and its number. */
+/* Finds the block whose element `within` is the pixel: whether there is one, and its number. */
 static ul_kx block_of(struct ul_kernel *kernel, const struct block_axis *axis, ul_kx pixel,
                       ul_kx within, ul_kx *number)
 {
@@ -108,8 +108,8 @@ static ul_kx block_of(struct ul_kernel *kernel, const struct block_axis *axis, u
     return ul_kx_binary(kernel, UL_KX_AND, exact, ul_kx_binary(kernel, UL_KX_AND, low, high));
 }
 
-/* Opens the loops over a block's elements; gives the element's and the block's position and the
- * condition that the block covers the pixel. */
+/* Opens the loops over a block's elements; gives the positions of the element and of the block, and
+ * the condition that the block covers the pixel. */
 static ul_kx open_blocks(struct ul_lower *lower, const struct block_axis *axes, uint32_t rank,
                          const ul_kx *pixel, ul_kx *element, ul_kx *block)
 {
@@ -165,7 +165,8 @@ void ul_lower_col2im(struct ul_lower *lower, ul_node_id node)
 
 /* ---- Gradient ---- */
 
-/* Elements of blocks along dimension `at` of g, which has pads around: [.., block, number, ..]. */
+/* Takes the elements of blocks along dimension `at` of g, which is padded: [.., block, number,
+ * ..]. */
 static ul_value_id take_blocks(struct ul_gradient *gradient, ul_value_id g, uint32_t at,
                                const struct block_axis *axis)
 {
@@ -181,7 +182,7 @@ static ul_value_id take_blocks(struct ul_gradient *gradient, ul_value_id g, uint
     return ul_gradient_infer(gradient, node);
 }
 
-/* Each element of a block is the pixel that it was added to, or none. */
+/* Each element of a block reads the pixel that it was added to, if there is one. */
 enum ul_status ul_gradient_col2im(struct ul_gradient *gradient)
 {
     const struct ul_node *node = ul_gradient_node(gradient);

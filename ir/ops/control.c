@@ -10,7 +10,7 @@ enum ul_status ul_infer_control(struct ul_infer *infer)
                                        "blocks are inferred");
 }
 
-/* The index that runtime/lib/ul_model.h knows the failure by, where one element is indexed. */
+/* The index by which runtime/lib/ul_model.h knows this failure, where one element is indexed. */
 #define NO_BRANCH_INDEX (-INT64_C(0x4e6f4272616e6368))
 
 enum ul_status ul_infer_no_branch(struct ul_infer *infer)

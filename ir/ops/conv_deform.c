@@ -89,7 +89,7 @@ static ul_kx corner(const struct deform *d, ul_kx batch, ul_kx channel, ul_kx y,
     return ul_kx_select(kernel, inside, ul_kx_binary(kernel, UL_KX_MUL, value, weight), none);
 }
 
-/* The input at the fractional place (y, x). */
+/* Samples the input at the fractional place (y, x). */
 static ul_kx sample(const struct deform *d, ul_kx batch, ul_kx channel, const ul_kx place[2])
 {
     struct ul_kernel *kernel = d->kernel;
@@ -111,7 +111,7 @@ static ul_kx sample(const struct deform *d, ul_kx batch, ul_kx channel, const ul
     return sum;
 }
 
-/* Samples of all channels and kernel positions for the block's columns into scratch. */
+/* Puts the samples of all channels and kernel positions for the block's columns into scratch. */
 static void lower_samples(const struct deform *d, ul_kx batch, ul_kx row, ul_kx first)
 {
     struct ul_kernel *kernel = d->kernel;

@@ -28,7 +28,7 @@ static ul_value_id shape(const struct deform *d, ul_value_id value, uint32_t ran
     return ul_gradient_reshape(d->gradient, value, &type);
 }
 
-/* Height and width change places along the last dimension. */
+/* Exchanges height and width along the last dimension. */
 static ul_value_id exchange(const struct deform *d, ul_value_id value)
 {
     static const int64_t places[2] = {1, 0};
@@ -39,7 +39,8 @@ static ul_value_id exchange(const struct deform *d, ul_value_id value)
     return ul_gradient_infer(d->gradient, node);
 }
 
-/* Coordinates in [-1, 1] of all places without their offsets: [taps, rows, columns, (x, y)]. */
+/* The coordinates, in [-1, 1], of all places without their offsets: [taps, rows, columns, (x,
+ * y)]. */
 static ul_value_id still_places(const struct deform *d)
 {
     const struct ul_conv *c = &d->conv;
@@ -59,7 +60,7 @@ static ul_value_id still_places(const struct deform *d)
     return ul_gradient_constant(d->gradient, &type, numbers);
 }
 
-/* GridSample's inputs, and what it gives. */
+/* Forms GridSample's inputs, and what it gives. */
 static void form_samples(struct deform *d)
 {
     static const int64_t inward[5] = {0, 1, 3, 4, 2};
@@ -92,7 +93,7 @@ static ul_value_id masked(const struct deform *d, ul_value_id value)
     return d->mask == UL_NONE ? value : ul_gradient_binary(d->gradient, UL_OP_Mul, value, d->mask);
 }
 
-/* Gives filters their share; of samples times mask it is returned. */
+/* Gives the filters their gradient; returns that of samples times mask. */
 static ul_value_id give_filters(const struct deform *d, ul_value_id g)
 {
     struct ul_gradient *gradient = d->gradient;
@@ -122,7 +123,7 @@ static ul_value_id grid_node(const struct deform *d, enum ul_op op, ul_value_id 
     return ul_gradient_node_of(d->gradient, op, inputs, 3);
 }
 
-/* Gives the gradients of the input and of the offsets, from that of the samples. */
+/* Gives the gradients of the input and of the offsets, from the gradient of the samples. */
 static void give_places(const struct deform *d, ul_value_id share)
 {
     static const int64_t outward[5] = {0, 1, 4, 2, 3};

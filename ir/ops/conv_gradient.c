@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* The filters that a weight gradient is of. */
+/* The type of the filters whose gradient the node computes. */
 static bool filter_type(const struct ul_node *node, const struct ul_type *x,
                         const struct ul_type *dy, struct ul_type *w)
 {
@@ -52,7 +52,8 @@ enum ul_status ul_infer_weight_gradient(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Output channels are the result gradient's; with groups, input channels would be cut too. */
+/* Output channels are those of the result's gradient; with groups, input channels would have to be
+ * cut too. */
 bool ul_split_rule_weight_gradient(struct ul_split_rule *split)
 {
     if (split->output.axis != 0 || ul_node_get_int(split->node, "group", 1) != 1)
@@ -101,9 +102,9 @@ static void fill_dy(struct ul_lower *lower, struct ul_contraction *contraction,
 
 /* ---- Depthwise, on a device ---- */
 
-/* Problem: with one channel of the source in a group there are few sums, a window for each filter,
- * and each is as long as all pixels of a batch. Method: parts of the sums (partials.h), many
- * filters side by side where these lie innermost. */
+/* Problem: with one channel of the source in each group there are few sums, a window for each
+ * filter, and each sum runs over all pixels of a batch. Method: form sums in parts (partials.h),
+ * many filters side by side where these are innermost. */
 struct depthwise {
     const struct ul_conv *conv;
     ul_value_id x, dy;
@@ -111,7 +112,7 @@ struct depthwise {
 };
 
 /* Gives one product of a sum. The lanes' dimensions are the batch, the filters, the pixels of the
- * result and the places of the window. */
+ * result and the positions in the window. */
 static ul_kx load_product(struct ul_lanes *lanes, const void *context)
 {
     const struct depthwise *depthwise = context;
@@ -142,8 +143,8 @@ static ul_kx load_product(struct ul_lanes *lanes, const void *context)
     return ul_kx_mul(k, x, g);
 }
 
-/* Orders the lanes' dimensions as memory does; where the filters lie innermost, the places of the
- * window are outside of them. */
+/* Orders the lanes' dimensions as memory does; where the filters are innermost, the positions in
+ * the window are outside of them. */
 static void order_dims(const struct ul_conv *conv, const uint32_t *of_x, uint32_t *order)
 {
     uint32_t count = 0;
@@ -158,7 +159,7 @@ static void order_dims(const struct ul_conv *conv, const uint32_t *of_x, uint32_
     }
 }
 
-/* False: it is not of this kind, or there is too little for it. */
+/* Returns false if the gradient is not of this kind, or too small to be worth it. */
 static bool lower_depthwise(struct ul_lower *lower, ul_node_id node, const struct ul_conv *conv)
 {
     struct ul_kernel *k = lower->kernel;
@@ -226,7 +227,7 @@ void ul_lower_weight_gradient(struct ul_lower *lower, ul_node_id node)
 
 /* ---- Rules ---- */
 
-/* The convolution's numbers as attributes, with its pads said. */
+/* Sets the convolution's numbers as attributes, with explicit pads. */
 static void set_attributes(struct ul_graph *graph, ul_node_id node, const struct ul_conv *conv)
 {
     int64_t pads[2 * UL_CONV_SPATIAL];
@@ -248,7 +249,7 @@ static ul_value_id conv_node(struct ul_gradient *gradient, enum ul_op op,
     return ul_gradient_infer(gradient, node);
 }
 
-/* The bias has a sum over images and pixels. */
+/* Gives the bias its gradient, a sum over images and pixels. */
 static void give_bias(struct ul_gradient *gradient, const struct ul_conv *conv, ul_value_id g)
 {
     struct ul_type type;
@@ -294,7 +295,7 @@ enum ul_status ul_gradient_conv_transpose(struct ul_gradient *gradient)
     struct ul_conv conv, back;
     const char *wrong = ul_conv_transpose_read(&conv, ul_gradient_node(gradient), &x_type, &w_type);
     UL_ASSERT(wrong == NULL);
-    back = conv; /* as a convolution from the result to the input */
+    back = conv; /* seen as a convolution from the result to the input */
     for (uint32_t d = 0; d < conv.spatial; d++) {
         int64_t extent = (conv.kernel[d] - 1) * conv.dilation[d] + 1;
         int64_t steps =

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Reads `count` ints of attribute `name` into `out`, each within [low, UL_LIMIT_DIM]; absent:
- * all `otherwise`. */
+/* Reads `count` ints of attribute `name` into `out`, each within [low, UL_LIMIT_DIM]. If the
+ * attribute is absent, all are `otherwise`. */
 static bool read_ints(const struct ul_node *node, const char *name, uint32_t count, int64_t low,
                       int64_t otherwise, int64_t *out)
 {
@@ -32,7 +32,8 @@ static bool known_auto_pad(const struct ul_node *node)
            is_auto(node, "SAME_UPPER") || is_auto(node, "SAME_LOWER");
 }
 
-/* Strides, dilations, pads and kernel sizes; `w` is the weight with the kernel from dim 2 on. */
+/* Reads strides, dilations, pads and kernel sizes; `w` is the weight, with the kernel from dim 2
+ * on. */
 static const char *read_attributes(struct ul_conv *conv, const struct ul_node *node,
                                    const struct ul_type *w)
 {
@@ -65,8 +66,8 @@ static const char *read_attributes(struct ul_conv *conv, const struct ul_node *n
     return NULL;
 }
 
-/* Ranks, groups and channels; `w_in` and `w_out` say which dimension of the weight counts the
- * input channels of one group and which the output channels. */
+/* Reads ranks, groups and channels; `w_in` and `w_out` say which dimension of the weight counts the
+ * input channels of one group and which one the output channels. */
 static const char *read_channels(struct ul_conv *conv, const struct ul_node *node,
                                  const struct ul_type *x, const struct ul_type *w)
 {
@@ -128,8 +129,9 @@ const char *ul_conv_read(struct ul_conv *conv, const struct ul_node *node, const
     return NULL;
 }
 
-/* The result's size of one dimension; where it is `wanted` (not negative), the pads follow from it
- * as ONNX ConvTranspose says, and a result larger than what the kernel reaches ends in zeros. */
+/* Sets the result's size along one dimension. Where it is `wanted` (not negative), the pads follow
+ * from it as ONNX ConvTranspose says, and a result larger than what the kernel reaches ends in
+ * zeros. */
 static const char *finish_transposed(struct ul_conv *conv, const struct ul_node *node, uint32_t d,
                                      int64_t output_padding, int64_t wanted)
 {

@@ -8,7 +8,7 @@
 #include "ir/ops/conv.h"
 #include "ir/split_rule.h"
 
-/* The slice's own pads; those of the other dimensions as they are. */
+/* Sets the slice's own pads; those of the other dimensions stay as they are. */
 static void set_pads(struct ul_split_rule *split, const struct ul_conv *conv, uint32_t d,
                      int64_t begin, int64_t end)
 {
@@ -79,7 +79,7 @@ bool ul_split_rule_conv_transpose(struct ul_split_rule *split)
     int64_t end = full - (split->output.end - split->output.begin);
     if (low >= high || begin < 0 || end < 0)
         return false;
-    /* Pads say all there is: what gave the whole its size is taken away. */
+    /* The pads now say everything: the attributes that gave the whole its size are removed. */
     int64_t padding[UL_CONV_SPATIAL] = {0};
     uint32_t count = 0;
     const int64_t *given = ul_node_get_ints(split->node, "output_padding", &count);

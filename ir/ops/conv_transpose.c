@@ -141,7 +141,7 @@ static void store_result(const struct transposed *t, const ul_kx *index, ul_kx s
     ul_lower_store(t->lower, t->lower->graph->nodes[t->node].outputs[0], index, sum);
 }
 
-/* Outputs that no kernel position reaches: the bias alone. */
+/* Outputs that no kernel position reaches: these have the bias alone. */
 static void lower_empty_phase(const struct transposed *t, const struct phase *phases,
                               enum ul_dtype dtype)
 {
@@ -205,7 +205,8 @@ static void close_groups(const struct transposed *t)
     ul_ks_end(t->lower->kernel);
 }
 
-/* A phase has no outputs where there are fewer rows than the stride, as in a piece. */
+/* Whether the phase has outputs: it has none where there are fewer rows than the stride, which
+ * happens in a slice. */
 static bool has_outputs(const struct ul_conv *conv, const struct phase *phases)
 {
     for (uint32_t d = 0; d < conv->spatial; d++) {
@@ -215,8 +216,8 @@ static bool has_outputs(const struct ul_conv *conv, const struct phase *phases)
     return true;
 }
 
-/* A device has a launch for each contraction that stands alone in its loops, with a block for each
- * tile; one for several would have a block for an image. */
+/* On a device, a contraction that is alone in its loops is a launch of its own with a block for
+ * each tile; a launch for several would have a block for each image. */
 static void lower_phase(struct transposed *t, const struct phase *phases, enum ul_dtype dtype)
 {
     bool is_apart = t->lower->traits->memory_is_separate;
@@ -252,8 +253,8 @@ static void lower_phases(struct transposed *t, enum ul_dtype dtype)
 }
 
 /* One dimension of the plain loops at output `o`: opens the loop over kernel positions and gives
- * the position, the input coordinate and whether both exist. Only one in
- * `tap_step` positions can do; the loop visits the candidates first + t * tap_step. */
+ * the position, the input coordinate and whether both exist. Only one in `tap_step` positions can
+ * match; the loop visits the candidates first + t * tap_step. */
 static void open_taps(const struct transposed *t, uint32_t d, ul_kx o, ul_kx *tap, ul_kx *in,
                       ul_kx *valid)
 {

@@ -25,8 +25,8 @@ static ul_kx step_number(struct ul_lower *lower, ul_node_id node, uint32_t which
     return ul_kx_cast(lower->kernel, UL_I64, number);
 }
 
-/* Random bits of the training's seed and the step's number, far apart from those of other steps:
- * 28 of them, above all positions. */
+/* Random bits from the training's seed and the step's number, far apart from those of other steps:
+ * 28 bits, above all positions. */
 ul_kx ul_map_step_key(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
 {
     struct ul_kernel *k = lower->kernel;
@@ -62,7 +62,7 @@ ul_kx ul_random_drop(struct ul_kernel *k, ul_kx x, ul_kx key, ul_kx position, in
                      double ratio)
 {
     ul_kx bits = ul_kx_random(k, ul_kx_add(k, key, position), seed);
-    /* As a number in [0, 1) with 24 bits it is below the ratio. */
+    /* As a number in [0, 1) with 24 bits, it is below the ratio. */
     uint64_t limit = (uint64_t)(ratio * 16777216.0 + 0.5);
     bits = ul_kx_binary(k, UL_KX_SHR, bits, ul_kx_int(k, ul_kx_dtype(k, bits), 8));
     ul_kx dropped =
@@ -85,7 +85,7 @@ ul_kx ul_map_drop(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
                           ul_node_get_float(info, "ratio", 0.5));
 }
 
-/* The same of the gradient. */
+/* Drops the same elements of the gradient. */
 enum ul_status ul_gradient_drop(struct ul_gradient *gradient)
 {
     const struct ul_node old = *ul_gradient_node(gradient);

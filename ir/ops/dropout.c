@@ -36,7 +36,8 @@ enum ul_status ul_infer_dropout(struct ul_infer *infer)
     return ul_infer_same(infer);
 }
 
-/* Is the element kept? In f32 whatever the data's type, so that both outputs agree. */
+/* Whether the element is kept. It is computed in f32 whatever the data's type, so that both outputs
+ * agree. */
 static ul_kx keep(struct ul_lower *lower, ul_node_id node, enum training training, ul_kx ratio,
                   const ul_kx *index)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of elementwise operators that the texts of their rows alone do not say. */
+/* Gradients of elementwise operators that the texts in their rows cannot state alone. */
 #include "ir/ops/hooks.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ enum ul_status ul_gradient_gelu(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* By the result, which a negative slope turns around. */
+/* Tells the sides apart by the result, whose sign a negative slope turns around. */
 enum ul_status ul_gradient_leaky_relu(struct ul_gradient *gradient)
 {
     double alpha = ul_node_get_float(ul_gradient_node(gradient), "alpha", 0.01);
@@ -23,7 +23,8 @@ enum ul_status ul_gradient_leaky_relu(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* By the result, which bounds cannot be told from where it reaches them: there none flows. */
+/* Decided by the result: where it equals a bound, it cannot be told whether the input did, so no
+ * gradient flows there. */
 enum ul_status ul_gradient_clip(struct ul_gradient *gradient)
 {
     bool has_low = ul_gradient_input(gradient, 1) != UL_NONE;
@@ -37,7 +38,7 @@ enum ul_status ul_gradient_clip(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* Sum, and Mean: the same for every input. */
+/* Sum and Mean: the gradient is the same for every input. */
 enum ul_status ul_gradient_sum_of(struct ul_gradient *gradient)
 {
     const struct ul_node *node = ul_gradient_node(gradient);
@@ -60,7 +61,7 @@ static ul_value_id is_chosen(struct ul_gradient *gradient, uint32_t input, ul_va
     return ul_gradient_cast_to(gradient, equal, ul_gradient_type(gradient, y).dtype);
 }
 
-/* Max and Min: to the inputs that are the result, in equal parts. */
+/* Max and Min: the gradient goes to the inputs that equal the result, in equal parts. */
 enum ul_status ul_gradient_extremes(struct ul_gradient *gradient)
 {
     uint32_t count = ul_gradient_node(gradient)->input_count;

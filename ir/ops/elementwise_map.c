@@ -109,7 +109,7 @@ ul_kx ul_map_mod(struct ul_lower *lower, ul_node_id node, uint32_t output, const
                         operand(lower, node, 1, index));
 }
 
-/* The inputs combined from the left, as numpy.maximum and friends would be applied. */
+/* Combines the inputs from the left, as numpy.maximum and friends would be applied. */
 static ul_kx combine(struct ul_lower *lower, ul_node_id node, enum ul_kx_op op, const ul_kx *index)
 {
     ul_kx result = operand(lower, node, 0, index);
@@ -145,7 +145,7 @@ ul_kx ul_map_mean(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
                         ul_kx_number(lower->kernel, ul_kx_dtype(lower->kernel, sum), count));
 }
 
-/* As selects, which map to one instruction and keep a NaN in `a`. */
+/* Uses selects, which become one instruction each and keep a NaN in `a`. */
 ul_kx ul_map_clip(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
 {
     struct ul_kernel *kernel = lower->kernel;

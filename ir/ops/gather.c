@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators that read where the data says. Such an index is clamped and reported at run time;
- * negative ones count from the end. */
+/* Operators that read at indexes that are data. Such an index is clamped, and reported at run time
+ * if it is out of range; a negative one counts from the end. */
 #include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
@@ -8,15 +8,15 @@
 #include "ir/split_rule.h"
 #include "ir/view.h"
 
-/* An index that the data gives for a dimension of `dim` elements. An empty dimension is only met
- * where the output is empty too, and then nothing is loaded. */
+/* An index from the data, for a dimension of `dim` elements. An empty dimension is only met where
+ * the output is empty too, and then nothing is loaded. */
 static ul_kx data_index(struct ul_lower *lower, ul_value_id value, const ul_kx *at, int64_t dim)
 {
     return ul_kx_checked_index(lower->kernel, ul_lower_load(lower, value, at), dim > 0 ? dim : 1,
                                true);
 }
 
-/* What no index can be right for. */
+/* Checks that the dimension is not empty: then no index could be right. */
 static enum ul_status check_not_empty(const struct ul_infer *infer, const struct ul_type *out,
                                       int64_t dim, uint32_t axis)
 {
@@ -77,7 +77,7 @@ static bool constant_index(const struct ul_tensor *indices, uint64_t i, int64_t 
     return *at >= 0 && *at < dim;
 }
 
-/* One known index, or several at equal distances, are a slice. */
+/* A single known index, or several at equal distances, are a slice. */
 bool ul_view_gather(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
                     const struct ul_view *input, struct ul_view *view)
 {
@@ -236,7 +236,7 @@ ul_kx ul_map_reverse_sequence(struct ul_lower *lower, ul_node_id node, uint32_t 
     return ul_lower_load(lower, info->inputs[0], from);
 }
 
-/* Along a dimension of the data that no index goes into, or along one of the indexes. */
+/* Split along a dimension of the data that is not indexed, or along one of the indexes. */
 bool ul_split_rule_gather(struct ul_split_rule *split)
 {
     uint32_t index_rank = ul_split_rule_input_type(split, 1)->rank;

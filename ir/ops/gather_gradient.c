@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of what reads and writes by indexes in the data: reading is the gradient of writing,
- * and adding up in zeros that of reading. The order of sums is that of the updates in memory. */
+/* Gradients of operators that read and write at indexes that are data: the gradient of writing is
+ * reading, and that of reading is adding up into zeros. Sums are formed in the order of the updates
+ * in memory. */
 #include "ir/ops/movement.h"
 #include "ir/training.h"
 
@@ -20,7 +21,7 @@ static int64_t axis_of(const struct ul_gradient *gradient, int64_t otherwise)
     return axis < 0 ? axis + (int64_t)rank : axis;
 }
 
-/* data with updates at indexes: along an axis, or (UL_NONE) in slices that tuples name. */
+/* The data with updates at indexes: along an axis or, for UL_NONE, in slices that tuples name. */
 static ul_value_id scatter(struct ul_gradient *gradient, ul_value_id data, ul_value_id indexes,
                            ul_value_id updates, uint32_t axis, const char *reduction)
 {
@@ -33,7 +34,7 @@ static ul_value_id scatter(struct ul_gradient *gradient, ul_value_id data, ul_va
     return ul_gradient_infer(gradient, node);
 }
 
-/* What lies at the places that `scatter` writes to. */
+/* The elements at the places that `scatter` writes to. */
 static ul_value_id gather(struct ul_gradient *gradient, ul_value_id data, ul_value_id indexes,
                           uint32_t axis)
 {
@@ -53,8 +54,8 @@ static void add_into_zeros(struct ul_gradient *gradient, ul_value_id indexes, ul
     ul_gradient_give(gradient, DATA, scatter(gradient, zeros, indexes, updates, axis, "add"));
 }
 
-/* Zeros in the rows of g, [count] along `axis`, whose index is the padding's, or counts from the
- * end to it. */
+/* Puts zeros into the rows of g, [count] along `axis`, whose index is the padding's, also where it
+ * counts from the end. */
 static ul_value_id without_padding(struct ul_gradient *gradient, ul_value_id at, ul_value_id g,
                                    int64_t padding, int64_t rows)
 {
@@ -67,7 +68,7 @@ static ul_value_id without_padding(struct ul_gradient *gradient, ul_value_id at,
                               ul_gradient_number(gradient, g, 0), g);
 }
 
-/* The indexes as one dimension in the place of the axis, for all elements beside it. */
+/* The indexes replace the axis as one dimension, for all elements beside it. */
 enum ul_status ul_gradient_gather(struct ul_gradient *gradient)
 {
     struct ul_type type = input_type(gradient, DATA), indexes = input_type(gradient, INDEXES);
@@ -126,7 +127,7 @@ enum ul_status ul_gradient_gather_nd(struct ul_gradient *gradient)
 
 /* ---- Writing ---- */
 
-/* The largest or smallest: in equal parts to all that are it. */
+/* The largest or smallest: the gradient goes to all elements that equal it, in equal parts. */
 static void give_extreme(struct ul_gradient *gradient, ul_value_id indexes, uint32_t axis)
 {
     ul_value_id g = ul_gradient_of(gradient, 0), y = ul_gradient_output(gradient, 0);
@@ -149,7 +150,8 @@ static void give_extreme(struct ul_gradient *gradient, ul_value_id indexes, uint
         ul_gradient_give(gradient, DATA, ul_gradient_binary(gradient, UL_OP_Mul, kept, g));
 }
 
-/* y is the data times its updates: of one of these, y over it. */
+/* y is the product of the data and its updates: the gradient of each of them has y divided by
+ * it. */
 static void give_product(struct ul_gradient *gradient, ul_value_id indexes, uint32_t axis)
 {
     ul_value_id g = ul_gradient_of(gradient, 0), updates = ul_gradient_input(gradient, UPDATES);
@@ -192,7 +194,7 @@ enum ul_status ul_gradient_scatter(struct ul_gradient *gradient)
 
 /* ---- A cache, places of pooling, and largest elements ---- */
 
-/* Where element i of the update went: i elements behind the first, which wraps around. */
+/* Where element i of the update went: i elements after the first one, wrapping around. */
 static ul_value_id cache_places(struct ul_gradient *gradient, uint32_t axis, int64_t length)
 {
     struct ul_type type = input_type(gradient, 1), row = {.dtype = UL_I64, .rank = type.rank};

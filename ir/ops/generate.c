@@ -87,7 +87,7 @@ ul_kx ul_map_constant_of_shape(struct ul_lower *lower, ul_node_id node, uint32_t
     return value == NULL ? ul_kx_float(lower->kernel, UL_F32, 0) : number_of(lower->kernel, value);
 }
 
-/* How many numbers of begin, begin + step ... lie before end. */
+/* How many of the numbers begin, begin + step ... come before end. */
 static bool count_ints(int64_t begin, int64_t end, int64_t step, uint64_t *count)
 {
     bool up = step > 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GridSample: elements at places that a grid of coordinates in [-1, 1] names; AffineGrid, which
- * makes such grids. */
+/* GridSample reads elements at places that a grid of coordinates in [-1, 1] names; AffineGrid makes
+ * such grids. */
 #include "ir/ops/vision.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
 enum grid_mode { GRID_LINEAR, GRID_NEAREST, GRID_CUBIC };
-/* With the names of opset 16 behind those of opset 20. */
+/* The names of opset 20, followed by those of opset 16. */
 static const char *const grid_modes[] = {"linear", "nearest", "cubic", "bilinear", "bicubic", NULL};
 static const enum grid_mode grid_mode_of[] = {GRID_LINEAR, GRID_NEAREST, GRID_CUBIC, GRID_LINEAR,
                                               GRID_CUBIC};
@@ -66,7 +66,8 @@ static ul_kx clamp_float(struct ul_kernel *kernel, ul_kx x, double low, double h
     return ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, top, x), top, x);
 }
 
-/* Mirrored at `low` and `high` until it lies between; untouched where it does already. */
+/* Mirrors x at `low` and `high` until it is between them; leaves it untouched where it already
+ * is. */
 static ul_kx reflect_float(struct ul_kernel *kernel, ul_kx x, double low, double high)
 {
     enum ul_dtype dtype = ul_kx_dtype(kernel, x);
@@ -85,7 +86,7 @@ static ul_kx reflect_float(struct ul_kernel *kernel, ul_kx x, double low, double
     return ul_kx_select(kernel, inside, x, ul_kx_addf(kernel, folded, low));
 }
 
-/* The coordinate in elements along a dimension of `size`, as far as the padding moves it. */
+/* The coordinate in elements along a dimension of `size`, moved as the padding asks. */
 static ul_kx coordinate(struct ul_kernel *kernel, const struct grid *grid, ul_kx normal,
                         int64_t size)
 {
@@ -98,9 +99,9 @@ static ul_kx coordinate(struct ul_kernel *kernel, const struct grid *grid, ul_kx
     if (grid->mode == GRID_NEAREST)
         x = ul_kx_unary(kernel, UL_KX_ROUND, x);
     x = ul_ks_let(kernel, x);
-    /* Far outside all taps are 0, or the border's; nearer, indexes cannot overflow. Each tap of
-     * cubic stops at the border by itself, as in torch and onnxruntime; ONNX's reference moves the
-     * place there first. */
+    /* Far outside, all taps are 0, or the border's; clamped to nearer places, indexes cannot
+     * overflow. For cubic interpolation each tap stops at the border by itself, as in torch and
+     * onnxruntime; ONNX's reference moves the place there first. */
     if (grid->padding != GRID_REFLECTION)
         return clamp_float(kernel, x, -4, count + 3);
     return grid->align_corners ? reflect_float(kernel, x, 0, count - 1)
@@ -149,7 +150,7 @@ static void axis_taps(struct ul_kernel *kernel, const struct grid *grid, ul_kx x
     }
 }
 
-/* How far x moves with the coordinate, within what the padding does to it. */
+/* How far x moves with the coordinate, taking into account what the padding does to it. */
 static ul_kx coordinate_slope(struct ul_kernel *kernel, const struct grid *grid, ul_kx normal,
                               int64_t size)
 {
@@ -158,7 +159,7 @@ static ul_kx coordinate_slope(struct ul_kernel *kernel, const struct grid *grid,
     enum ul_dtype dtype = ul_kx_dtype(kernel, normal);
     ul_kx one = ul_kx_float(kernel, dtype, factor);
     if (grid->padding != GRID_REFLECTION ||
-        !(range > 0)) /* behind a border weights' slopes cancel */
+        !(range > 0)) /* beyond a border the weights' slopes cancel */
         return one;
     ul_kx low = ul_kx_float(kernel, dtype, -edge);
     ul_kx middle = ul_kx_float(kernel, dtype, (count - 1) / 2);
@@ -262,7 +263,7 @@ enum ul_status ul_infer_affine_grid(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Row k of a batch's matrix times (x, y, [z,] 1), x being along the innermost dimension. */
+/* Row k of a batch's matrix times (x, y, [z,] 1), where x is along the innermost dimension. */
 ul_kx ul_map_affine_grid(struct ul_lower *lower, ul_node_id node, uint32_t output,
                          const ul_kx *index)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of GridSample: what was interpolated from elements is added to them, a channel at a
- * time in the order of the results; a coordinate has the sum over channels of what the result moves
- * with it. And of AffineGrid, whose result is a product with constant places. */
+/* Gradients of GridSample: what was interpolated from elements is added to them, one channel at a
+ * time in the order of the results; the gradient of a coordinate is the sum over channels of how
+ * the result moves with it. Also the gradient of AffineGrid, whose result is a product with
+ * constant places. */
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/vision.h"
@@ -91,7 +92,8 @@ enum ul_status ul_gradient_grid_sample(struct ul_gradient *gradient)
         ul_gradient_give(gradient, GRID, ul_gradient_infer(gradient, node));
     }
     if (ul_gradient_wanted(gradient, X)) {
-        inputs[X] = ul_gradient_zeros(gradient, &type); /* which takes no bytes: for its type */
+        inputs[X] = ul_gradient_zeros(gradient, &type); /* which takes no bytes and is here for
+                                                           its type */
         ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_GridSampleGradient, inputs, 3, 1);
         ul_gradient_give(gradient, X, ul_gradient_infer(gradient, node));
     }
@@ -100,8 +102,8 @@ enum ul_status ul_gradient_grid_sample(struct ul_gradient *gradient)
 
 /* ---- AffineGrid ---- */
 
-/* grid[p, i] = sum over j of theta[i, j] places[p, j], where places are the grid of the identity
- * and 1. */
+/* grid[p, i] = sum over j of theta[i, j] places[p, j], where the places are the grid of the
+ * identity, followed by 1. */
 enum ul_status ul_gradient_affine_grid(struct ul_gradient *gradient)
 {
     struct ul_type theta = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));

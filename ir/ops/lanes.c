@@ -32,7 +32,7 @@ static uint32_t contiguous(uint32_t rank, const int64_t *dims, const uint32_t *o
     return UL_NONE;
 }
 
-/* The dimension to make lanes of. */
+/* Picks the dimension to make lanes of. */
 static uint32_t pick(uint32_t rank, const int64_t *dims, const uint32_t *order, uint32_t kept)
 {
     uint32_t last = contiguous(rank, dims, order);
@@ -127,7 +127,7 @@ void ul_lanes_close(struct ul_lanes *lanes)
 
 void ul_lanes_loop(struct ul_lanes *lanes, uint32_t mask, uint32_t flags)
 {
-    /* With lanes the carried state is in arrays, which no schedule recombines. */
+    /* With lanes, the carried state is in arrays, which no schedule recombines. */
     if (lanes->lane_dim != UL_NONE)
         flags &= ~(uint32_t)UL_FOR_REDUCE;
     for (uint32_t i = 0; i < lanes->rank; i++) {
@@ -200,7 +200,7 @@ void ul_lanes_set(const struct ul_lanes *lanes, struct ul_lane_var var, ul_kx va
         ul_ks_store(k, var.id, lanes->lane, value);
 }
 
-/* The dimension to make partial results along, or UL_NONE. */
+/* The dimension along which to make partial results, or UL_NONE. */
 static uint32_t partial_dim(const struct ul_lanes *lanes, uint32_t mask)
 {
     uint32_t last = contiguous(lanes->rank, lanes->dims, lanes->order);
@@ -210,11 +210,11 @@ static uint32_t partial_dim(const struct ul_lanes *lanes, uint32_t mask)
     return last;
 }
 
-/* How many: more of them where threads share a long sum. It depends on the sum alone, so that a
- * part of a tensor has the same sums. */
+/* How many partial results to make: more of them where threads share a long sum. It depends on the
+ * sum alone, so that a part of a tensor has the same sums. */
 static int64_t partial_count(const struct ul_lanes *lanes, uint32_t mask, uint32_t dim)
 {
-    enum { EACH = 4 }; /* terms for each result, at least */
+    enum { EACH = 4 }; /* terms for each partial result, at least */
     int64_t count = UL_LANES_MAX;
     int64_t terms = ul_lanes_product(lanes->dims, lanes->rank, mask);
     while (2 * count <= lanes->lower->traits->partial_count && 2 * count <= lanes->dims[dim] &&
@@ -247,7 +247,7 @@ ul_kx ul_lanes_fold(struct ul_kernel *k, uint32_t partial, int64_t count, enum u
     return ul_kx_load(k, partial, ul_kx_index_const(k, 0));
 }
 
-/* Terms along `dim` into partial results, which outer dimensions add to. */
+/* Adds terms along `dim` into partial results, which outer dimensions add to. */
 static struct ul_lane_var reduce_partial(struct ul_lanes *lanes, uint32_t mask, uint32_t dim,
                                          enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,
                                          const void *context)
@@ -272,7 +272,7 @@ static struct ul_lane_var reduce_partial(struct ul_lanes *lanes, uint32_t mask, 
     return ul_lanes_var(lanes, dtype, ul_lanes_fold(k, partial, count, combine));
 }
 
-/* Loop after loop, each with a result of its own, so that long sums stay precise: over the
+/* Reduces loop by loop, each with a result of its own, so that long sums stay precise, over the
  * dimensions of `mask` from place `at` of the order on. */
 static uint32_t reduce_nested(struct ul_lanes *lanes, uint32_t mask, uint32_t at,
                               enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,

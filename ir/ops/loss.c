@@ -95,7 +95,7 @@ static void loss_open(struct loss *s, struct ul_lower *lower, ul_node_id node)
     ul_lanes_open(&s->lanes, lower, ul_check_node(lower, node)->inputs[SCORES], kept);
 }
 
-/* The target's coordinates: those of the scores without the class. */
+/* The target's coordinates: those of the scores, without the class. */
 static void target_index(const struct loss *s, ul_kx *index)
 {
     index[0] = s->lanes.index[0];
@@ -103,7 +103,7 @@ static void target_index(const struct loss *s, ul_kx *index)
         index[d - 1] = s->lanes.index[d];
 }
 
-/* The score of the target's class, and the weight, 0 when ignored. */
+/* The score of the target's class, and the weight, which is 0 where the target is ignored. */
 static ul_kx class_score(struct loss *s, ul_kx *weight)
 {
     struct ul_kernel *k = s->lower->kernel;
@@ -132,7 +132,7 @@ static ul_kx class_score(struct loss *s, ul_kx *weight)
     return ul_ks_let(k, ul_lower_load(s->lower, s->node->inputs[SCORES], place));
 }
 
-/* Takes a target's loss: stores it, or keeps it for the sum. An ignored one is 0 even where it
+/* Takes a target's loss: stores it, or keeps it for the sum. An ignored target's is 0 even where it
  * would be infinite. */
 static void put_loss(struct loss *s, ul_kx loss, ul_kx weight)
 {
@@ -204,7 +204,7 @@ static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
     return ul_kx_unary(k, UL_KX_EXP, x);
 }
 
-/* log(sum(exp(score))) over the classes, through the largest score. */
+/* log(sum(exp(score))) over the classes, relative to the largest score. */
 static struct ul_lane_var log_sum_exp(struct loss *s)
 {
     struct ul_lanes *lanes = &s->lanes;
@@ -239,7 +239,7 @@ static ul_kx load_weight(struct ul_lanes *lanes, const void *context)
     return class_weight(context);
 }
 
-/* The sums over the classes that smoothing wants: of weighted scores, and of weights. */
+/* The sums over the classes that label smoothing needs: of weighted scores, and of weights. */
 static struct ul_lane_var sum_classes(struct loss *s, ul_lanes_term_fn *term)
 {
     return ul_lanes_reduce(&s->lanes, CLASSES, UL_KX_ADD,
@@ -323,7 +323,8 @@ static void put_score_gradient(struct loss *s, ul_kx factor, ul_kx total, ul_kx 
     ul_lower_store(s->lower, s->node->outputs[0], s->lanes.index, ul_kx_mul(k, factor, share));
 }
 
-/* The class of a target, or one that is none where it is ignored; and its loss's gradient. */
+/* The class of a target, or a number that is no class where the target is ignored; also the
+ * gradient of its loss. */
 static ul_kx target_class(struct loss *s, ul_kx *weight, ul_kx *factor)
 {
     struct ul_kernel *k = s->lower->kernel;
@@ -334,7 +335,7 @@ static ul_kx target_class(struct loss *s, ul_kx *weight, ul_kx *factor)
         ul_lower_load_broadcast(s->lower, s->node->inputs[GRADIENT], index, s->scores->rank - 1);
     ul_kx target = ul_lower_load(s->lower, s->node->inputs[TARGETS], index);
     target = ul_ks_let(k, ul_kx_cast(k, UL_I64, target));
-    (void)class_score(s, weight); /* which reports a class that there is not */
+    (void)class_score(s, weight); /* which reports a class that does not exist */
     *factor = g;
     if (ul_node_find_attr(s->node, "ignore_index") != NULL) {
         ul_kx ignore = ul_kx_index_const(k, ul_node_get_int(s->node, "ignore_index", 0));

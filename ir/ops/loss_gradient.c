@@ -7,8 +7,8 @@
 /* Targets as the losses see them. */
 struct targets {
     struct ul_type type;
-    ul_value_id classes; /* 0 in place of what is ignored */
-    ul_value_id weights; /* of each, 0 where it is ignored; UL_NONE: all are 1 */
+    ul_value_id classes; /* 0 in place of ignored ones */
+    ul_value_id weights; /* of each target, 0 where it is ignored; UL_NONE: all are 1 */
 };
 
 static struct targets read_targets(struct ul_gradient *gradient)
@@ -39,7 +39,7 @@ static struct targets read_targets(struct ul_gradient *gradient)
     return t;
 }
 
-/* The weights of all targets: what a mean is divided by. */
+/* The sum of the weights of all targets, which a mean is divided by. */
 static ul_value_id total_weight(struct ul_gradient *gradient, const struct targets *t,
                                 enum ul_dtype dtype)
 {
@@ -78,7 +78,7 @@ enum ul_status ul_gradient_nll(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* The second result, logarithms of probabilities. */
+/* Gives the gradient of the second result, the logarithms of probabilities. */
 static void give_logarithms(struct ul_gradient *gradient)
 {
     const ul_value_id inputs[2] = {ul_gradient_of(gradient, 1), ul_gradient_output(gradient, 1)};

@@ -27,7 +27,8 @@ enum { LOSS, CORRECT, ALL_LOG_SUMS };                   /* outputs of ClassLoss 
 
 /* ---- Shapes ---- */
 
-/* Scores [rows, columns] of a tile, and the classes [rows] of all classes. */
+/* Checks the scores [rows, columns] of a tile, and the class of each row, [rows], out of all
+ * classes. */
 static enum ul_status check_tile(struct ul_infer *infer)
 {
     const struct ul_type *scores = ul_infer_input(infer, SCORES);
@@ -63,7 +64,7 @@ enum ul_status ul_infer_class_gradient(struct ul_infer *infer)
     return ul_infer_same(infer);
 }
 
-/* Statistics [tiles, rows] and the classes [rows]. */
+/* Takes statistics [tiles, rows] and the classes [rows]. */
 enum ul_status ul_infer_class_loss(struct ul_infer *infer)
 {
     const struct ul_type *sums = ul_infer_input(infer, TILE_LOG_SUMS);
@@ -103,7 +104,7 @@ static void tile_init(struct tile *t, struct ul_lower *lower, ul_node_id id)
     t->classes = ul_node_get_int(t->node, "classes", 0);
 }
 
-/* Gives the class of a row, which it lets, and whether the row is ignored; UL_NONE: none is. */
+/* Gives the class of a row, in a variable, and whether the row is ignored; UL_NONE: no row is. */
 static ul_kx row_class(struct ul_lower *lower, const struct ul_node *node, ul_value_id targets,
                        ul_kx row, ul_kx *ignored)
 {
@@ -132,7 +133,7 @@ static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
     return ul_kx_unary(k, UL_KX_EXP, x);
 }
 
-/* The column where it has the largest score, else one behind the last. */
+/* The column if it has the largest score, otherwise one past the last. */
 static ul_kx load_place(struct ul_lanes *lanes, const void *context)
 {
     const struct tile *t = context;
@@ -142,7 +143,7 @@ static ul_kx load_place(struct ul_lanes *lanes, const void *context)
     return ul_kx_select(k, is_largest, lanes->index[1], ul_kx_index_const(k, t->scores->dims[1]));
 }
 
-/* The score of the row's own class, or -infinity. An index that is no class is reported. */
+/* The score of the row's own class, or -infinity. Reports an index that is no class. */
 static ul_kx own_score(const struct tile *t)
 {
     struct ul_kernel *k = t->lower->kernel;
@@ -176,7 +177,7 @@ void ul_lower_class_statistics(struct ul_lower *lower, ul_node_id id)
     ul_lanes_begin(lanes);
     ul_kx largest = ul_lanes_get(lanes, t.largest), *row = lanes->index;
     ul_kx log_sum = ul_kx_add(k, ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum)), largest);
-    /* A tile may have no finite score, where all classes have one. */
+    /* A tile may have no finite score although the row has one. */
     log_sum = ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, largest, lowest), lowest, log_sum);
     ul_kx best = ul_kx_add(k, ul_lanes_get(lanes, place), ul_kx_index_const(k, t.first));
     ul_lower_store(lower, t.node->outputs[LOG_SUM], row, log_sum);
@@ -187,7 +188,7 @@ void ul_lower_class_statistics(struct ul_lower *lower, ul_node_id id)
     ul_lanes_close(lanes);
 }
 
-/* g (exp(x - log of the sum) - 1 where the column is the row's class), 0 in ignored rows. */
+/* g (exp(x - log of the sum) - 1 where the column is the row's class), and 0 in ignored rows. */
 ul_kx ul_map_class_gradient(struct ul_lower *lower, ul_node_id id, uint32_t output,
                             const ul_kx *index)
 {
@@ -249,7 +250,8 @@ static ul_kx load_part(struct ul_lanes *lanes, const void *context)
     return ul_kx_unary(k, UL_KX_EXP, x);
 }
 
-/* The class of the largest score where it is the largest of all tiles, else the largest index. */
+/* The class of the tile's largest score if that is the largest of all tiles, otherwise the largest
+ * index. */
 static ul_kx load_best(struct ul_lanes *lanes, const void *context)
 {
     const struct joined *j = context;
@@ -259,7 +261,7 @@ static ul_kx load_best(struct ul_lanes *lanes, const void *context)
     return ul_kx_select(k, is_largest, load_statistic(j, BEST), ul_kx_index_const(k, INT32_MAX));
 }
 
-/* Stores the sum of the losses and the number of right rows, in the order of the rows. */
+/* Stores the sum of the losses and the number of rows that are right, in the order of the rows. */
 static void put_sums(struct ul_lower *lower, const struct ul_node *node, uint32_t losses,
                      uint32_t rights, enum ul_dtype dtype, int64_t rows)
 {

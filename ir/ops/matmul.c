@@ -7,7 +7,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/conv.h"
 
-/* Which variable of the contraction each dimension of the batch is; UL_NONE: of a loop around. */
+/* Which variable of the contraction each dimension of the batch is; UL_NONE: a loop around it. */
 struct sides {
     uint32_t vars[UL_LIMIT_RANK];
     uint32_t m_count, n_count;
@@ -40,7 +40,7 @@ static void fill_batch(struct ul_kernel *kernel, const struct ul_matmul *matmul,
     }
 }
 
-/* `index` with the dimensions that vectors lack, as (batch..., row, column). */
+/* Expands `index` by the dimensions that vectors lack, to (batch..., row, column). */
 static void subtract_zero(struct ul_lower *lower, struct ul_contraction *contraction,
                           struct ul_operand *operand, ul_value_id zero, const ul_kx *index,
                           uint32_t rank, ul_kx own)
@@ -59,7 +59,7 @@ static void subtract_zero(struct ul_lower *lower, struct ul_contraction *contrac
         ul_kx_binary(kernel, UL_KX_SUB, loaded, ul_kx_cast(kernel, contraction->acc_dtype, value));
 }
 
-/* Has the operand more than one matrix along dimension d of the batch? */
+/* Whether the operand has more than one matrix along dimension d of the batch. */
 static bool moves_along(const struct ul_matmul *matmul, const struct ul_type *type, uint32_t d)
 {
     uint32_t own = type->rank > 2 ? type->rank - 2 : 0, skip = matmul->batch.rank - own;
@@ -178,7 +178,7 @@ void ul_lower_matmul(struct ul_lower *lower, ul_node_id node_id)
     ul_matmul_close(lower, &matmul);
 }
 
-/* x * factor; an integer by a fraction is computed in f64, as numpy would. */
+/* x * factor; an integer times a fraction is computed in f64, as numpy would. */
 static ul_kx scale(struct ul_kernel *kernel, ul_kx x, double factor)
 {
     if (factor == 1.0)

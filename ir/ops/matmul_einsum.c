@@ -13,7 +13,7 @@
 
 #define ELLIPSIS 256 /* labels of an ellipsis: 256 + distance from its right end */
 
-/* The label of `symbol`, added where it is new; UL_EINSUM_LABELS when there is no room. */
+/* The label of `symbol`, added if it is new; UL_EINSUM_LABELS if there is no room. */
 static uint32_t label_get(struct ul_einsum *einsum, uint32_t symbol)
 {
     for (uint32_t l = 0; l < einsum->label_count; l++)
@@ -63,7 +63,7 @@ static const char *read_term(struct ul_einsum *einsum, struct ul_einsum_term *te
     return NULL;
 }
 
-/* Letters of a term, without its ellipsis. */
+/* Counts the letters of a term, without its ellipsis. */
 static uint32_t count_letters(const char *p)
 {
     uint32_t count = 0;
@@ -140,7 +140,7 @@ static const char *read_result(struct ul_einsum *einsum, const char *at, uint32_
     return NULL;
 }
 
-/* Reads the equation over operands of the given types; NULL, or what is wrong. */
+/* Reads the equation for operands of the given types. Returns NULL, or what is wrong. */
 static const char *read_equation(struct ul_einsum *einsum, struct ul_arena *arena,
                                  const char *equation, const struct ul_type *const *types,
                                  uint32_t count)
@@ -234,7 +234,7 @@ static ul_kx load_term(struct ul_lower *lower, const struct ul_node *node,
     return ul_lower_load(lower, node->inputs[t], index);
 }
 
-/* Loops over the result, then over all other labels. */
+/* Opens loops over the result, then over all other labels. */
 static void lower_loops(struct ul_lower *lower, const struct ul_node *node,
                         const struct ul_einsum *einsum, enum ul_dtype dtype)
 {
@@ -289,8 +289,8 @@ static bool classify(const struct ul_einsum *einsum, struct classes *classes)
     return total <= UL_CONTRACT_DIMS;
 }
 
-/* Operand `t` at the batch's loops and the contraction's variables; var_of[label] is the variable
- * or UL_CONTRACT_DIMS. */
+/* Fills in operand `t`, at the batch's loops and the contraction's variables; var_of[label] is the
+ * variable, or UL_CONTRACT_DIMS. */
 static void fill_term(struct ul_lower *lower, const struct ul_einsum *einsum, uint32_t t,
                       ul_value_id value, struct ul_contraction *contraction, const uint32_t *var_of,
                       const ul_kx *values)

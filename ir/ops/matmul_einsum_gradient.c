@@ -70,7 +70,8 @@ static void add_identity(struct product *product, const uint32_t *labels, int64_
     add_operand(product, ul_gradient_constant(product->gradient, &type, numbers), labels, 2);
 }
 
-/* The product with the labels of the operand; what its dimensions broadcast is summed up. */
+/* Gives operand `operand` the product with its labels, summed over the dimensions that it
+ * broadcasts. */
 static void give_operand(struct product *product, uint32_t operand)
 {
     struct ul_gradient *gradient = product->gradient;

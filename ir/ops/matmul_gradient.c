@@ -3,7 +3,7 @@
  * a batch has the sum of the batch's, which is one longer product where it is a matrix. */
 #include "ir/ops/matmul.h"
 
-/* The batch in front of a matrix becomes rows of it. */
+/* Turns the batch in front of a matrix into rows of it. */
 static ul_value_id flatten(struct ul_gradient *gradient, ul_value_id value)
 {
     struct ul_type type = ul_gradient_type(gradient, value);
@@ -13,7 +13,7 @@ static ul_value_id flatten(struct ul_gradient *gradient, ul_value_id value)
     return ul_gradient_reshape(gradient, value, &flat);
 }
 
-/* Vectors as matrices: of one row in front, of one column behind. */
+/* Turns vectors into matrices: a first operand into one row, a second one into one column. */
 static ul_value_id as_matrix(struct ul_gradient *gradient, ul_value_id value, bool is_row)
 {
     struct ul_type type = ul_gradient_type(gradient, value);
@@ -49,8 +49,8 @@ static void give_factor(struct ul_gradient *gradient, uint32_t input, ul_value_i
     ul_gradient_give_broadcast(gradient, input, share);
 }
 
-/* dB = A^T dY. Where B is a matrix that was turned, as exporters write weights, it is (dY^T A)^T:
- * the weight's own gradient then lies as the weight does, and its update reads both along their
+/* dB = A^T dY. Where B is a transposed matrix, as exporters write weights, it is (dY^T A)^T: the
+ * weight's own gradient then has the weight's layout, and its update reads both along their
  * rows. */
 static ul_value_id second_factor(struct ul_gradient *gradient, ul_value_id a, ul_value_id g)
 {

@@ -4,7 +4,7 @@
 #include "ir/ops/matmul.h"
 #include "ir/split_rule.h"
 
-/* The batch dimension of one operand that the result's `axis` comes from. */
+/* Finds the batch dimension of one operand that the result's `axis` comes from. */
 static void read_batch(struct ul_split_rule *split, uint32_t input)
 {
     const struct ul_type *type = ul_split_rule_input_type(split, input);
@@ -20,7 +20,7 @@ bool ul_split_rule_matmul(struct ul_split_rule *split)
     const struct ul_type *out = ul_split_rule_output_type(split);
     uint32_t a_rank = ul_split_rule_input_type(split, 0)->rank;
     uint32_t b_rank = ul_split_rule_input_type(split, 1)->rank;
-    /* With a vector the result lacks a dimension: few are worth it. */
+    /* With a vector the result lacks a dimension; such products are rarely worth splitting. */
     if (a_rank < 2 || b_rank < 2)
         return false;
     if (split->output.axis + 2 == out->rank) {

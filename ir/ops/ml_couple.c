@@ -48,7 +48,8 @@ static ul_kx place(const struct couple *c, ul_kx i, ul_kx j)
     return ul_kx_add(c->k, ul_kx_muli(c->k, i, c->classes), j);
 }
 
-/* That class i is the one, if it is i or j, for i below j, from its column of the input. */
+/* The probability that class i is the right one, given that it is i or j, from its column of the
+ * input; i is below j. */
 static ul_kx load_pair(const struct couple *c, ul_kx i, ul_kx j)
 {
     struct ul_kernel *k = c->k;
@@ -85,7 +86,7 @@ static void fill(const struct couple *c)
     ul_ks_end(k);
 }
 
-/* qp and pqp of p as it is. */
+/* Forms qp and pqp from the current p. */
 static void multiply(const struct couple *c)
 {
     struct ul_kernel *k = c->k;
@@ -117,7 +118,7 @@ static void leave_when_near(const struct couple *c)
     ul_ks_end(k);
 }
 
-/* Fits each p in turn, and what hangs on it. */
+/* Fits each p in turn, and updates what depends on it. */
 static void fit(const struct couple *c)
 {
     struct ul_kernel *k = c->k;

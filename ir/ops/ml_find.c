@@ -21,7 +21,8 @@ enum ul_status ul_infer_find(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* `at` counts the keys below x; it grows by half of what is left, as long as that many are. */
+/* `at` counts the keys below x; it grows by half of what is left, as long as that many keys are
+ * below x. */
 ul_kx ul_map_find(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
 {
     struct ul_kernel *kernel = lower->kernel;

@@ -28,7 +28,8 @@ struct tables {
     uint32_t shift;                             /* of the distance, in a word */
 };
 
-/* Branches on the longest way from each row on; NULL where a row leads out of the tables. */
+/* The number of branches on the longest way from each row on; NULL where a row leads out of the
+ * tables. */
 static int64_t *measure(const struct tables *t, struct ul_arena *scratch)
 {
     int64_t *heights = UL_NEW_ARRAY(scratch, int64_t, (uint64_t)t->rows);
@@ -50,7 +51,7 @@ static int64_t *measure(const struct tables *t, struct ul_arena *scratch)
     return heights;
 }
 
-/* Leaves name rows of weights that there are. */
+/* Whether leaves name only rows of weights that exist. */
 static bool has_weights(const struct tables *t)
 {
     uint64_t size = ul_dtype_get(t->limits->type.dtype)->size_bytes;
@@ -160,7 +161,7 @@ static ul_kx as_word(const struct walk *w, ul_kx condition)
     return ul_kx_cast(w->k, w->word, condition);
 }
 
-/* Bit 0: whether a branch at these takes its second child. */
+/* Bit 0: whether a branch with these numbers takes its second child. */
 static ul_kx take_second(const struct walk *w, ul_kx word, ul_kx x, ul_kx limit)
 {
     struct ul_kernel *k = w->k;
@@ -193,7 +194,7 @@ static void step(const struct walk *w, ul_kx lane)
     ul_ks_store(k, w->at, lane, ul_kx_binary(k, UL_KX_ADD, at, ul_kx_cast(k, UL_U32, moved)));
 }
 
-/* What the leaf holds at which a lane is. */
+/* What the leaf that a lane is at holds. */
 static ul_kx leaf_content(const struct walk *w, ul_kx lane)
 {
     struct ul_kernel *k = w->k;
@@ -203,7 +204,8 @@ static ul_kx leaf_content(const struct walk *w, ul_kx lane)
     return ul_kx_cast(k, UL_U32, ul_kx_bitcast(k, w->dtype == UL_F64 ? UL_U64 : UL_U32, content));
 }
 
-/* Trees lanes * group to that + lanes - 1; where there are no more, the last ones again. */
+/* Walks trees lanes * group to lanes * group + lanes - 1; where there are no more, the last ones
+ * again. */
 static void walk_group(const struct walk *w)
 {
     struct ul_kernel *k = w->k;
@@ -224,7 +226,7 @@ static void walk_group(const struct walk *w)
     ul_ks_end(k);
 }
 
-/* What the trees of a target come to, from what their leaves hold. */
+/* Combines what the leaves of a target's trees hold. */
 static void add_up(const struct walk *w, uint32_t aggregate)
 {
     static const enum ul_kx_op ops[] = {UL_KX_ADD, UL_KX_MIN, UL_KX_MAX};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of movements: back where the elements came from; what was read more than once adds up.
- */
+/* Gradients of movements: they go back where the elements came from; where an element was read more
+ * than once, they add up. */
 #include "ir/ops/movement.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ enum ul_status ul_gradient_expand_of(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* What moves elements to other places by one to one, and back if it is done again. */
+/* For operators that move elements one to one, and back if they are applied again. */
 enum ul_status ul_gradient_again(struct ul_gradient *gradient)
 {
     const struct ul_node *node = ul_gradient_node(gradient);
@@ -50,7 +50,7 @@ enum ul_status ul_gradient_again(struct ul_gradient *gradient)
 
 /* ---- Slices ---- */
 
-/* a[i] at i * step of a dimension that is that much longer, zeros between. */
+/* Puts a[i] at i * step of a dimension that is that much longer, with zeros between. */
 static ul_value_id spread(struct ul_gradient *gradient, ul_value_id a, uint32_t d, int64_t step)
 {
     struct ul_type type = ul_gradient_type(gradient, a), split;
@@ -64,7 +64,7 @@ static ul_value_id spread(struct ul_gradient *gradient, ul_value_id a, uint32_t 
     return ul_gradient_reshape(gradient, a, &type);
 }
 
-/* The last element first. */
+/* Reverses the order: the last element comes first. */
 static ul_value_id turn(struct ul_gradient *gradient, ul_value_id a, uint32_t d)
 {
     const int64_t first = -1, end = INT64_MIN, axis = d, step = -1;
@@ -74,7 +74,7 @@ static ul_value_id turn(struct ul_gradient *gradient, ul_value_id a, uint32_t d)
     return ul_gradient_node_of(gradient, UL_OP_Slice, inputs, 5);
 }
 
-/* Zeros around the elements that were taken. */
+/* Puts zeros around the elements that were taken. */
 enum ul_status ul_gradient_slice_of(struct ul_gradient *gradient)
 {
     struct ul_type type = input_type(gradient);
@@ -167,8 +167,8 @@ enum ul_status ul_gradient_tile(struct ul_gradient *gradient)
 
 /* ---- Pads ---- */
 
-/* Along one dimension elements were read by a list of indexes, which the operator says when it pads
- * their numbers. */
+/* Along one dimension elements were read by a list of indexes, which the operator itself gives when
+ * it pads their numbers. */
 static ul_value_id collect(struct ul_gradient *gradient, ul_value_id g, uint32_t d, int64_t size,
                            int64_t begin, int64_t end)
 {
@@ -217,7 +217,7 @@ enum ul_status ul_gradient_pad_of(struct ul_gradient *gradient)
 
 /* ---- Blocks ---- */
 
-/* Each is what turns the other back. */
+/* Each of the two undoes the other. */
 static enum ul_status turn_back(struct ul_gradient *gradient, enum ul_op op)
 {
     const struct ul_node *info = ul_gradient_node(gradient);

@@ -35,7 +35,7 @@ static bool is_table(const struct ul_type *type, int64_t rows, int64_t columns)
     return flat || (type->rank == 2 && type->dims[0] == rows && type->dims[1] == columns);
 }
 
-/* A number that is not there, or out of these bounds. */
+/* Whether a number is missing, or outside these bounds. */
 static bool is_outside(const struct ul_node *node, const char *name, int64_t low, int64_t high,
                        int64_t *value)
 {
@@ -83,7 +83,7 @@ static const char *read_attributes(struct ul_nbits *nbits, const struct ul_node 
     return nbits->zero < 0 || nbits->zero > 255 ? "zero must be 0 to 255" : NULL;
 }
 
-/* Bytes of a row of packed zero points. */
+/* The number of bytes in a row of packed zero points. */
 static int64_t zero_bytes(const struct ul_nbits *nbits)
 {
     return ((nbits->by_block ? nbits->scale_columns : nbits->block_count) * nbits->bits + 7) / 8;
@@ -134,8 +134,8 @@ const char *ul_nbits_read(struct ul_nbits *nbits, const struct ul_node *node,
     return read_zeros(nbits, types[UL_NBITS_ZEROS]);
 }
 
-/* A scale that is no number spoils all that it is multiplied with; 0 is what a block of zeros has.
- */
+/* A scale that is not a number spoils everything that it is multiplied by; 0 is what a block of
+ * zeros has. */
 static enum ul_status check_scales(const struct ul_infer *infer, uint32_t input)
 {
     const struct ul_tensor *scales = ul_infer_tensor(infer, input);
@@ -166,7 +166,7 @@ static enum ul_status check_types(const struct ul_infer *infer)
     return ul_nbits_check_scales(infer, UL_NBITS_SCALES);
 }
 
-/* A group is a block, known where the numbers are. */
+/* A group is a block, so groups must be known where the numbers are. */
 static enum ul_status check_groups(const struct ul_infer *infer, const struct ul_nbits *nbits)
 {
     const struct ul_tensor *groups = ul_infer_tensor(infer, UL_NBITS_GROUPS);
@@ -266,8 +266,8 @@ ul_kx ul_nbits_load_table(struct ul_lower *lower, ul_value_id value, ul_kx row, 
     return ul_lower_load(lower, value, at);
 }
 
-/* Byte `at` of a column, which may be that behind its last one: then another, of which no bit is
- * used. */
+/* Loads byte `at` of a column, which may be one past its last byte: then it loads another, of which
+ * no bit is used. */
 static ul_kx load_byte(struct ul_lower *lower, const struct ul_nbits *nbits, ul_value_id value,
                        ul_kx column, ul_kx block, ul_kx at)
 {
@@ -276,13 +276,14 @@ static ul_kx load_byte(struct ul_lower *lower, const struct ul_nbits *nbits, ul_
     return ul_kx_cast(lower->kernel, UL_U32, ul_lower_load(lower, value, index));
 }
 
-/* Bytes do not end with a weight. */
+/* Whether a byte may end inside a weight. */
 static bool has_odd_bits(const struct ul_nbits *nbits)
 {
     return nbits->bits < 8 && 8 % nbits->bits != 0;
 }
 
-/* Weights of a byte, or of the run of 8 that ends with one; of 16 bits: of an element. */
+/* The number of weights in a byte, or in the run of 8 that ends at a byte; with 16 bits, in an
+ * element. */
 static int64_t weights_per(const struct ul_nbits *nbits)
 {
     return has_odd_bits(nbits) ? 8 : nbits->bits < 8 ? 8 / nbits->bits : 1;
@@ -296,7 +297,7 @@ struct place {
     ul_kx scale_column; /* of scales and zero points */
 };
 
-/* Weight `part` of a run of 8, which may lie in two bytes. */
+/* Loads weight `part` of a run of 8, which may be spread over two bytes. */
 static ul_kx load_run(struct ul_lower *lower, const struct ul_nbits *nbits,
                       const struct place *place)
 {
@@ -313,7 +314,7 @@ static ul_kx load_run(struct ul_lower *lower, const struct ul_nbits *nbits,
                        ul_kx_modi(kernel, bit, 8), ((int64_t)1 << nbits->bits) - 1);
 }
 
-/* The number of a column and a block. */
+/* Loads the number for a column and a block. */
 static ul_kx load_number(struct ul_lower *lower, const struct ul_nbits *nbits, ul_value_id value,
                          ul_kx column, ul_kx block)
 {
@@ -356,7 +357,7 @@ static ul_kx load_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
 }
 
 /* (code - zero) * scale, where floats of 8 and 16 bits are their own code; in programs that train
- * with 16 bits rounded to these, as all that products multiply is. */
+ * with 16 bits it is rounded to these, like everything that products multiply. */
 static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
                         const struct place *place, ul_kx code)
 {
@@ -390,7 +391,8 @@ static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
 
 /* ---- the product ---- */
 
-/* The dimensions of k: blocks, bytes (or runs of 8 weights) of a block, weights of such. */
+/* The dimensions of k: blocks, bytes (or runs of 8 weights) in a block, and weights in one of
+ * these. */
 struct cut {
     int64_t extents[3];
     int64_t per; /* weights of a byte, or of a run */
@@ -438,7 +440,7 @@ static void open_b(struct ul_lower *lower, const struct ul_nbits *nbits, const s
     ul_lower_operand(lower, contraction, &contraction->b,
                      lower->graph->nodes[node].inputs[UL_NBITS_B], base, at, 0, 0);
     struct ul_operand *b = &contraction->b;
-    /* Constants alone: nothing stands between the loaded byte and what is multiplied. */
+    /* Only constants are allowed: nothing comes between the loaded byte and the multiplication. */
     UL_ASSERT(lower->graph->values[lower->graph->nodes[node].inputs[UL_NBITS_B]].kind ==
               UL_VALUE_WEIGHT);
     struct place place = {.node = node,
@@ -459,7 +461,7 @@ static void open_b(struct ul_lower *lower, const struct ul_nbits *nbits, const s
         ul_kx_cast(kernel, contraction->acc_dtype, dequantize(lower, nbits, &place, code));
 }
 
-/* What sums are formed in; of f64 are those of tests of gradients. */
+/* The type in which sums are formed; f64 is used in tests of gradients. */
 static enum ul_dtype sum_dtype(const struct ul_type *a)
 {
     return a->dtype == UL_F64 ? UL_F64 : UL_F32;
@@ -508,8 +510,8 @@ void ul_lower_matmul_nbits(struct ul_lower *lower, ul_node_id node_id)
 
 /* ---- its gradient ---- */
 
-/* Weight (k, n), of which n is what is summed over. Elements along k lie side by side: the bytes
- * of a block are full, or it is the only one. */
+/* Opens weight (k, n), where the sum is over n. Elements along k are side by side: a block fills
+ * its bytes, or it is the only one. */
 static void open_turned(struct ul_lower *lower, const struct ul_nbits *nbits, ul_node_id node,
                         struct ul_contraction *contraction)
 {

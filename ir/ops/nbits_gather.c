@@ -61,13 +61,13 @@ static const char *read_packing(struct table *table, const struct ul_node *node,
     return table->block > 0 ? NULL : "block_size must be positive";
 }
 
-/* The axis of scales that stands for one of the data. */
+/* The axis of the scales that corresponds to one of the data. */
 static uint32_t scale_axis(const struct table *table, uint32_t axis)
 {
     return table->by_block ? 1 - axis : axis;
 }
 
-/* Scales have one number a block; one number may stand for another axis. */
+/* Scales have one number for each block; one number may serve another axis. */
 static const char *check_scales(const struct table *table, const struct ul_type *scales)
 {
     if (scales->rank != table->data.rank)
@@ -141,7 +141,7 @@ enum ul_status ul_infer_gather_block(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* The element at `from` of the table, or of its zero points: packed along the last axis. */
+/* Loads the element at `from` of the table, or of its zero points, packed along the last axis. */
 static ul_kx load_packed(struct ul_lower *lower, const struct table *table, ul_value_id value,
                          const ul_kx *from)
 {

@@ -22,7 +22,7 @@ enum ul_status ul_infer_unpack(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Where an element lies: its byte, and which part of that it is. */
+/* Finds where an element is: its byte, and which part of the byte. */
 static ul_kx find_byte(struct ul_kernel *kernel, const struct ul_type *type, int64_t per,
                        const ul_kx *index, ul_kx *part)
 {

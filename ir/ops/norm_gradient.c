@@ -29,7 +29,7 @@ struct view {
     double outside;
 };
 
-/* Scale and bias as they stand in the view, before they are repeated. */
+/* The type of scale and bias as they are in the view, before they are repeated. */
 static struct ul_type affine_type(const struct ul_gradient *gradient, const struct view *view,
                                   uint32_t input)
 {
@@ -45,7 +45,7 @@ static struct ul_type affine_type(const struct ul_gradient *gradient, const stru
     return shape;
 }
 
-/* Dimensions that it is repeated along. */
+/* The dimensions that it is repeated along. */
 static uint32_t repeated_mask(const struct ul_gradient *gradient, const struct view *view,
                               uint32_t input)
 {
@@ -57,7 +57,7 @@ static uint32_t repeated_mask(const struct ul_gradient *gradient, const struct v
     return mask;
 }
 
-/* A sum over what was repeated, in the type of the input. */
+/* Gives the sum over what was repeated, in the type of the input. */
 static void give_sum(struct ul_gradient *gradient, uint32_t input, ul_value_id sum)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, input));
@@ -111,8 +111,8 @@ static ul_node_id begin_kernel(struct ul_gradient *gradient, const struct view *
     return node;
 }
 
-/* Are the sums of scale and bias, or of the scale alone, one step? They are over the same
- * dimensions. */
+/* Whether the sums of scale and bias, or of the scale alone, are one step: they must be over the
+ * same dimensions. */
 static bool sums_are_joined(const struct ul_gradient *gradient, const struct view *view)
 {
     return gradient->traits->sums_joined && ul_gradient_wanted(gradient, 1) &&
@@ -121,8 +121,8 @@ static bool sums_are_joined(const struct ul_gradient *gradient, const struct vie
             repeated_mask(gradient, view, 1) == repeated_mask(gradient, view, 2));
 }
 
-/* The shares of both, or of the scale alone, with the statistics that the kernel `made_by` makes.
- */
+/* Gives the gradients of both, or of the scale alone, with the statistics that the kernel `made_by`
+ * forms. */
 static void give_sums(struct ul_gradient *gradient, const struct view *view, ul_node_id made_by)
 {
     const struct ul_node *made = &gradient->graph->nodes[made_by];
@@ -138,7 +138,7 @@ static void give_sums(struct ul_gradient *gradient, const struct view *view, ul_
         give_sum(gradient, 2, sums[UL_NORM_DBIAS]);
 }
 
-/* The share of the scale by itself. */
+/* Gives the gradient of the scale by itself. */
 static void give_scale(struct ul_gradient *gradient, const struct view *view, ul_node_id made_by)
 {
     const struct ul_node *made = &gradient->graph->nodes[made_by];
@@ -191,9 +191,9 @@ static uint32_t count_readers(const struct ul_graph *graph, ul_value_id value)
     return count;
 }
 
-/* Where x is a Reshape that leaves its rows whole, and that nothing else reads, the view is what is
- * reshaped. What is added to dx there is then added by the kernel that makes it. `tail`: dimensions
- * of a row. */
+/* Where x is a Reshape that leaves its rows whole and that nothing else reads, the view is of what
+ * is reshaped. What is added to dx there is then added by the kernel that computes it. `tail`:
+ * dimensions of a row. */
 static void skip_reshape(const struct ul_gradient *gradient, struct view *view, uint32_t tail)
 {
     const struct ul_value *x = &gradient->graph->values[ul_gradient_input(gradient, 0)];
@@ -235,7 +235,7 @@ enum ul_status ul_gradient_layer_norm(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* InstanceNormalization: a group a channel. */
+/* InstanceNormalization: each channel is a group. */
 enum ul_status ul_gradient_group_norm(struct ul_gradient *gradient)
 {
     const struct ul_node *node = ul_gradient_node(gradient);

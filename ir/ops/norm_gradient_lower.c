@@ -63,7 +63,7 @@ struct norm {
     bool is_centred;
 };
 
-/* h and n at the loops' coordinates. */
+/* Loads h and n at the loops' coordinates. */
 static ul_kx load_scaled(const struct norm *n)
 {
     struct ul_lower *lower = n->m.lanes.lower;
@@ -148,7 +148,8 @@ void ul_lower_norm_gradient(struct ul_lower *lower, ul_node_id node)
     struct ul_lanes *lanes = &n.m.lanes;
     n.is_centred = ul_node_get_int(n.node, "centred", 1) != 0;
     ul_moments_open(&n.m, lower, node, type->rank, type->dims, ul_norm_mask(n.node, type->rank), 0);
-    lanes->joined = 0; /* g and the scale are read at the same coordinates, and lie otherwise */
+    lanes->joined = 0; /* g and the scale are read at the same coordinates, but have other
+                          layouts */
     form_statistics(&n);
     store_statistic(&n, UL_NORM_INVERSE, n.m.spread);
     if (n.is_centred)

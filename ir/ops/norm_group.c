@@ -31,7 +31,7 @@ struct groups {
     uint32_t sums, means, inverses; /* scratch: [batch, channels or groups] */
 };
 
-/* Where the statistics of the element that the loops are at lie. */
+/* Where to find the statistics of the element that the loops are at. */
 static ul_kx place_of(const struct groups *g, const ul_kx *index)
 {
     struct ul_kernel *k = g->lower->kernel;
@@ -60,7 +60,7 @@ static ul_kx load_value(struct ul_lanes *lanes, const void *context)
     return load(g, index);
 }
 
-/* Where the statistics of the sum that the loops are at lie. */
+/* Where to find the statistics of the sum that the loops are at. */
 static ul_kx place_of_sum(const struct groups *g, const struct ul_lanes *lanes)
 {
     struct ul_kernel *k = g->lower->kernel;
@@ -76,7 +76,7 @@ static ul_kx load_square(struct ul_lanes *lanes, const void *context)
     return ul_kx_mul(k, x, x);
 }
 
-/* The average of a group from the sum of its terms; where it is the variance, 1 / sqrt(it +
+/* The average of a group, from the sum of its terms; where it is the variance, 1 / sqrt(variance +
  * epsilon) instead. */
 static ul_kx statistic(struct groups *g, ul_kx sum, bool is_variance)
 {
@@ -107,7 +107,8 @@ static void sum_channels(struct groups *g, ul_lanes_term_fn *term)
     ul_lanes_close(&lanes);
 }
 
-/* The statistic of each group from its channels' sums, for each of its channels in `to`. */
+/* Forms the statistic of each group from its channels' sums, and stores it in `to` for each of its
+ * channels. */
 static void spread_groups(struct groups *g, uint32_t to, bool is_variance)
 {
     struct ul_kernel *k = g->lower->kernel;
@@ -125,13 +126,13 @@ static void spread_groups(struct groups *g, uint32_t to, bool is_variance)
     ul_ks_end(k);
 }
 
-/* Is the sum of a group's terms one sum? */
+/* Whether the terms of a group form a single sum. */
 static bool is_whole(const struct groups *g)
 {
     return g->by_group || g->members == 1;
 }
 
-/* The same by sums in parts, or at once the statistics in `to`. */
+/* Does the same by sums in parts, or puts the statistics into `to` at once. */
 static void sum_in_parts(struct groups *g, ul_lanes_term_fn *term, uint32_t to, bool is_variance)
 {
     struct ul_kernel *k = g->lower->kernel;
@@ -148,7 +149,7 @@ static void sum_in_parts(struct groups *g, ul_lanes_term_fn *term, uint32_t to, 
     ul_partials_close(&partials);
 }
 
-/* `to` receives what the last pass takes: the average of the terms, or the inverse deviation. */
+/* Puts into `to` what the last pass reads: the average of the terms, or the inverse deviation. */
 static void find_statistics(struct groups *g, ul_lanes_term_fn *term, uint32_t to, bool is_variance)
 {
     if (ul_partials_apply(&g->at, g->mask))
@@ -183,8 +184,8 @@ static void store_normalised(struct groups *g)
     ul_lower_close(g->lower, g->type->rank);
 }
 
-/* Where the groups are: coordinates of the input, with groups and their members apart where there
- * is a statistic for each group. */
+/* Opens the coordinates of the input, where groups and their members are apart if there is a
+ * statistic for each group. */
 static void open_groups(struct groups *g, const uint32_t *order)
 {
     const struct ul_type *type = g->type;
@@ -209,8 +210,8 @@ static void open_groups(struct groups *g, const uint32_t *order)
     g->mask = ul_lanes_all(rank) & ~3u;
 }
 
-/* Are groups worth launches of their own: of several channels that lie innermost, or long ones; few
- * where a block would have one to itself? */
+/* Whether groups are worth launches of their own: groups of several channels that are innermost, or
+ * long ones, or few where a block would have a whole one to itself. */
 static bool are_worth_it(struct groups *g)
 {
     struct ul_partials partials;

@@ -83,7 +83,7 @@ enum ul_status ul_infer_rms_norm(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Scale and bias count channels since opset 21, groups before it: either is understood. */
+/* Scale and bias count channels since opset 21, and groups before it; both are accepted. */
 enum ul_status ul_infer_group_norm(struct ul_infer *infer)
 {
     const struct ul_type *type = ul_infer_input(infer, 0);
@@ -186,7 +186,7 @@ static double node_epsilon(const struct ul_lower *lower, ul_node_id node)
 void ul_lower_instance_norm(struct ul_lower *lower, ul_node_id node)
 {
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
-    if (ul_lower_group_norm_steps(lower, node, type->dims[1])) /* a group a channel */
+    if (ul_lower_group_norm_steps(lower, node, type->dims[1])) /* each channel is a group */
         return;
     struct ul_moments m;
     ul_moments_open(&m, lower, node, type->rank, type->dims, ul_lanes_all(type->rank) & ~3u, 0);

@@ -28,7 +28,8 @@ enum ul_status ul_infer_lp_norm(struct ul_infer *infer)
     return ul_infer_same(infer);
 }
 
-/* x^beta; 3/4, which the networks that use LRN have, without a call of pow. */
+/* x^beta; the exponent 3/4, which the networks that use LRN have, is computed without a call of
+ * pow. */
 static ul_kx power(struct ul_kernel *k, ul_kx x, double beta)
 {
     if (beta == 1.0)
@@ -39,7 +40,7 @@ static ul_kx power(struct ul_kernel *k, ul_kx x, double beta)
     return beta == 0.5 ? root : ul_kx_mul(k, root, ul_kx_unary(k, UL_KX_SQRT, root));
 }
 
-/* Channels max(0, c - below) to min(C-1, c + above). */
+/* Channels max(0, c - below) to min(C - 1, c + above). */
 struct neighbours {
     int64_t below, above;
 };
@@ -52,7 +53,7 @@ static void add_square(struct ul_lanes *lanes, ul_value_id input, const ul_kx *i
     ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), ul_kx_mul(k, x, x)));
 }
 
-/* Lanes run along another dimension than the channels. */
+/* Adds the neighbours where lanes run along a dimension other than the channels. */
 static void add_across(struct ul_lanes *lanes, ul_value_id input, const struct neighbours *near,
                        struct ul_lane_var sum)
 {
@@ -74,7 +75,7 @@ static void add_across(struct ul_lanes *lanes, ul_value_id input, const struct n
     lanes->index[1] = channel;
 }
 
-/* Lanes are channels: those whose neighbour at a distance exists. */
+/* Adds the neighbours where lanes are channels: to those whose neighbour at a distance exists. */
 static void add_along(struct ul_lanes *lanes, ul_value_id input, const struct neighbours *near,
                       struct ul_lane_var sum)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of normalisations that smaller operators express: by given statistics, by neighbouring
- * channels, by a norm. */
+/* Gradients of normalisations that smaller operators can express: by given statistics, by
+ * neighbouring channels, by a norm. */
 #include "ir/ops/norm.h"
 
 #include "ir/ops/check.h"
 
 /* ---- BatchNormalization with given statistics: a map ---- */
 
-/* A vector of channels, repeated along the dimensions behind them. */
+/* A vector of channels, repeated along the dimensions after them. */
 static ul_value_id per_channel(struct ul_gradient *gradient, ul_value_id value, uint32_t rank,
                                enum ul_dtype dtype)
 {
@@ -57,7 +57,7 @@ enum ul_status ul_gradient_batch_norm(struct ul_gradient *gradient)
 
 /* ---- LRN ---- */
 
-/* The sum over neighbouring channels, over `size`: an average with its padding. */
+/* The sum over neighbouring channels, divided by `size`: an average that includes its padding. */
 static ul_value_id average_near(struct ul_gradient *gradient, ul_value_id value, int64_t size,
                                 bool turned)
 {
@@ -113,8 +113,8 @@ enum ul_status ul_gradient_lrn(struct ul_gradient *gradient)
 
 /* ---- LpNormalization ---- */
 
-/* With y = x / n: dx = (g - dn * sum of g y) / n, where dn is y for the square norm, the sign of x
- * for the sum of magnitudes; none where the norm is 0. */
+/* With y = x / n: dx = (g - dn * sum of g y) / n, where dn is y for the square norm and the sign of
+ * x for the sum of magnitudes; dx is 0 where the norm is 0. */
 enum ul_status ul_gradient_lp_norm(struct ul_gradient *gradient)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Dimension 1 becomes 1 and 2, those behind it move on. */
+/* Splits dimension 1 into 1 and 2; those after it move up by one. */
 static void split_channels(uint32_t rank, uint32_t *order)
 {
     uint32_t old[UL_LIMIT_RANK];
@@ -29,14 +29,16 @@ void ul_moments_open(struct ul_moments *m, struct ul_lower *lower, ul_node_id no
                              .count = ul_lanes_product(dims, rank, mask),
                              .group = group};
     uint32_t order[UL_LIMIT_RANK];
-    /* The statistics alone have no order of the set's. */
+    /* An output that holds only statistics does not show the order of the set, which is then that
+     * of x. */
     bool is_whole = ul_type_elements(ul_lower_output_type(lower, node, 0)) ==
                     ul_type_elements(ul_lower_input_type(lower, node, 0));
     ul_lower_order(lower, is_whole ? ul_check_node(lower, node)->outputs[0] : m->x, order);
     uint32_t joined = ul_lower_joined(lower, m->x, order);
     if (group > 0) {
         split_channels(rank, order);
-        joined = (joined & ~3u) << 1; /* whether channels join what is before them is not asked */
+        joined = (joined & ~3u) << 1; /* it is not asked whether channels join what is before
+                                         them */
     }
     ul_lanes_open_order(&m->lanes, lower, rank, dims, order, ul_lanes_all(rank) & ~mask);
     m->lanes.in_parts = true;

@@ -78,8 +78,8 @@ ul_kx ul_softmax_exp(struct ul_kernel *kernel, ul_kx x)
     x = ul_ks_let(kernel, x);
     ul_kx is_tiny = ul_ks_let(kernel, ul_kx_binary(kernel, UL_KX_LT, x, least));
     ul_kx bounded = ul_kx_select(kernel, is_tiny, least, x);
-    /* By a name, or gcc drops the bound, computes what is subnormal in vectors, and takes twice the
-     * time. */
+    /* It gets a name because otherwise gcc drops the bound, computes subnormal numbers in vectors,
+     * and takes twice the time. */
     ul_kx e = ul_ks_let(kernel, ul_kx_unary(kernel, UL_KX_EXP, bounded));
     return ul_kx_select(kernel, is_tiny, ul_kx_float(kernel, dtype, 0.0), e);
 }
@@ -97,7 +97,8 @@ static ul_kx store_exp(struct ul_lanes *lanes, const void *context)
     return x;
 }
 
-/* The last pass: gives the element its value, of the row's sum `sum` or what was made of it. */
+/* The last pass gives the element its value, from the row's sum `sum` or what was computed from
+ * it. */
 typedef ul_kx finish_fn(struct ul_lanes *lanes, const struct softmax *s, ul_kx sum);
 
 static void finish_row(struct softmax *s, struct ul_lane_var sum, finish_fn *finish)
@@ -128,7 +129,7 @@ static ul_kx subtract(struct ul_lanes *lanes, const struct softmax *s, ul_kx log
     return ul_kx_sub(lanes->lower->kernel, shifted(lanes, s), log_sum);
 }
 
-/* Exponentials are taken once and kept in the output, unless something is fused behind it. */
+/* Exponentials are computed once and kept in the output, unless something is fused after it. */
 void ul_lower_softmax(struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *k = lower->kernel;
@@ -162,8 +163,8 @@ void ul_lower_log_softmax(struct ul_lower *lower, ul_node_id node)
     finish_row(&s, sum, subtract);
 }
 
-/* 1 at the first largest element of a row, else 0: the first that equals the maximum, or the
- * first NaN, which the maximum then is. */
+/* Gives 1 at the first largest element of a row, otherwise 0: the first that equals the maximum, or
+ * the first NaN, since the maximum is then NaN. */
 void ul_lower_hardmax(struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *k = lower->kernel;

@@ -4,7 +4,7 @@
 
 #include "ir/ops/check.h"
 
-/* The same slice of the input; the statistics of a set are formed as in the whole. */
+/* Takes the same slice of the input; the statistics of a set are formed as in the whole. */
 static bool read_same(struct ul_split_rule *split)
 {
     if (!ul_split_rule_keeps_lanes(split, split->node->outputs[0], split->output.axis))

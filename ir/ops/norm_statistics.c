@@ -40,7 +40,8 @@ enum ul_status ul_infer_moments(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* One of a channel's two moments: the batch's, or the running one where the step evaluates. */
+/* Stores one of a channel's two moments: the batch's, or the running one where the step
+ * evaluates. */
 static void store_moment(struct ul_lower *lower, const struct ul_node *node, uint32_t output,
                          const ul_kx *index, ul_kx moment)
 {
@@ -137,7 +138,7 @@ static ul_kx squares_of_part(const struct ul_partials *partials, ul_kx part, con
                      ul_kx_mul(k, ul_kx_mul(k, off, off), terms_of(parts, part)));
 }
 
-/* False: there is too little for it. */
+/* Returns false if the batch is too small to be worth it. */
 static bool lower_in_parts(struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *k = lower->kernel;
@@ -233,7 +234,7 @@ static const struct ul_node *maker_of(const struct ul_graph *graph, ul_value_id 
     return node != NULL && node->op == op ? node : NULL;
 }
 
-/* False: it is another factor, or these are the statistics of another value. */
+/* Returns false if it is another factor, or if these are the statistics of another value. */
 static bool find_batch(const struct ul_gradient *gradient, struct batch *batch)
 {
     const struct ul_graph *graph = gradient->graph;

@@ -68,7 +68,7 @@ static void store(const struct sums *sums, uint32_t output, ul_kx x)
     ul_lower_store(lanes->lower, sums->node->outputs[output], index, x);
 }
 
-/* Dimensions whose indexes may run on in all that is loaded. */
+/* The dimensions whose indexes may run on in all that is loaded. */
 static uint32_t joined_of(const struct sums *sums)
 {
     const struct ul_lanes *lanes = &sums->lanes;
@@ -83,7 +83,7 @@ static uint32_t joined_of(const struct sums *sums)
 static ul_lanes_term_fn *const terms[] = {
     [UL_NORM_DSCALE] = product_term, [UL_NORM_DBIAS] = plain_term};
 
-/* On a device; false where sums are too short for it. */
+/* Forms the sums in parts on a device; returns false where they are too short for it. */
 static bool sum_in_parts(struct sums *sums, ul_kx zero)
 {
     struct ul_partials partials;

@@ -134,7 +134,7 @@ static ul_kx move_towards(const struct update *u, ul_kx state, ul_kx term, doubl
                      ul_kx_mul(u->k, number(u, 1.0 - keep), term));
 }
 
-/* 1 - base^T, which would lose its digits in f32 where base is near 1 and T small. */
+/* 1 - base^T, computed so that it keeps its digits in f32 where base is near 1 and T is small. */
 static ul_kx bias_correction(const struct update *u, double base)
 {
     ul_kx count = ul_kx_cast(u->k, u->dtype, u->count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pad and CenterCropPad. A negative pad crops; what reflects, repeats or wraps is what is left
- * after cropping. */
+/* Pad and CenterCropPad. A negative pad crops; reflecting, repeating and wrapping apply to what is
+ * left after cropping. */
 #include "ir/ops/movement.h"
 
 #include "ir/kernel_build.h"
@@ -15,7 +15,7 @@ static uint32_t axis_of(int64_t axis, uint32_t rank)
     return (uint32_t)(axis < 0 ? axis + (int64_t)rank : axis);
 }
 
-/* Halves of what is to add or to cut; the odd element goes to the end. */
+/* Halves what is to be added or cut; the odd element goes to the end. */
 static void center_axis(struct ul_pads *pads, uint32_t axis, int64_t dim, int64_t wanted)
 {
     int64_t more = wanted - dim;
@@ -61,7 +61,8 @@ static void pads_get(const struct ul_graph *graph, const struct ul_node *node, s
     }
 }
 
-/* The axes exist and none is named twice; count of them, or the rank where none are given. */
+/* Checks that the axes exist and that none is named twice; there are `count`, or as many as the
+ * rank where none are given. */
 static enum ul_status check_axes(const struct ul_infer *infer, const int64_t *axes, uint32_t *count,
                                  uint32_t rank)
 {
@@ -174,7 +175,7 @@ static ul_kx pad_constant(struct ul_lower *lower, ul_node_id node, const struct 
                         ul_lower_load(lower, lower->graph->nodes[node].inputs[0], from), value);
 }
 
-/* `at` may lie outside [0, count); count is at least 1. */
+/* Maps `at`, which may be outside [0, count), to an element; count is at least 1. */
 static ul_kx pad_index(struct ul_kernel *kernel, enum pad_mode mode, ul_kx at, int64_t count,
                        bool far_outside)
 {
@@ -182,7 +183,7 @@ static ul_kx pad_index(struct ul_kernel *kernel, enum pad_mode mode, ul_kx at, i
         return ul_kx_clamp(kernel, at, 0, count - 1);
     if (mode == PAD_WRAP)
         return ul_kx_modi(kernel, at, count);
-    /* Reflected at 0, then at count - 1; a pad longer than the data goes to and fro. */
+    /* Reflects at 0, then at count - 1; a pad longer than the data goes back and forth. */
     int64_t period = 2 * (count - 1);
     ul_kx zero = ul_kx_index_const(kernel, 0);
     ul_kx folded = far_outside ? ul_kx_modi(kernel, at, period)
@@ -217,7 +218,7 @@ ul_kx ul_map_pad(struct ul_lower *lower, ul_node_id node, uint32_t output, const
     return ul_lower_load(lower, info->inputs[0], from);
 }
 
-/* Along a dimension that stays as it is. */
+/* Splits along a dimension that stays as it is. */
 bool ul_split_rule_pad(struct ul_split_rule *split)
 {
     struct ul_pads pads;

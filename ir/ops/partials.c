@@ -39,8 +39,8 @@ static int64_t root_of(int64_t n)
     return root;
 }
 
-/* The first number in [min, 2 * min] that divides `n`, or `min` that makes no more parts
- * than it does. */
+/* The first number in [min, 2 * min] that divides `n`, otherwise the smallest number that gives as
+ * many parts as `min`. */
 static int64_t near_divisor(int64_t n, int64_t min)
 {
     for (int64_t each = min; each <= 2 * min; each++) {
@@ -105,7 +105,8 @@ static uint32_t next_dim(const struct ul_lanes *lanes, uint32_t place)
     return UL_NONE;
 }
 
-/* The coordinates of a term: dimensions that memory runs through as through one take one index. */
+/* Sets the coordinates of a term: dimensions that memory runs through as if they were one take one
+ * index. */
 static void set_term(const struct ul_partials *p, ul_kx term)
 {
     struct ul_lanes *lanes = p->lanes;
@@ -131,8 +132,8 @@ static void set_term(const struct ul_partials *p, ul_kx term)
     }
 }
 
-/* The terms at the coordinates, all before one is added to its sum: what they load in common, they
- * load once. */
+/* Loads the terms at the coordinates, all of them before one is added to its sum: loads that they
+ * share happen once. */
 static void load_terms(const struct ul_partials *p, ul_kx *x)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
@@ -143,7 +144,7 @@ static void load_terms(const struct ul_partials *p, ul_kx *x)
     }
 }
 
-/* One term after the other. */
+/* Adds one term after the other. */
 static void sum_in_turn(const struct ul_partials *p, ul_kx begin, ul_kx each, ul_kx *x)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
@@ -175,7 +176,7 @@ static void add_partials(const struct ul_partials *p, const uint32_t *partial, u
     ul_ks_end(k);
 }
 
-/* Rounds of partial results, folded. */
+/* Adds rounds of partial results, then folds these. */
 static void sum_partials(const struct ul_partials *p, ul_kx begin, ul_kx each, ul_kx *x)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
@@ -350,7 +351,7 @@ static ul_kx load_sum(const struct ul_partials *partials, ul_kx part, const void
     return ul_kx_load(partials->lanes->lower->kernel, *sums, ul_partials_place(partials, part));
 }
 
-/* Parts whose sums are not stored are added up where they are wanted. */
+/* Adds up, where they are used, the parts whose sums are not stored. */
 static void sum_here(const struct ul_partials *p, ul_kx *x)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;

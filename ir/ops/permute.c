@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* Dimension d of the output is dimension perm[d] of the input; reversed where nothing is said. */
+/* Dimension d of the output is dimension perm[d] of the input; the order is reversed if the node
+ * names none. */
 static void permutation(const struct ul_node *node, uint32_t rank, uint32_t *perm)
 {
     uint32_t count;
@@ -53,7 +54,7 @@ ul_kx ul_map_transpose(struct ul_lower *lower, ul_node_id node, uint32_t output,
     return ul_lower_load(lower, info->inputs[0], from);
 }
 
-/* Views of a Transpose: its output's from its input's, or, `back`, the other way. */
+/* Views of a Transpose: the output's from the input's or, if `back`, the other way round. */
 static void turn_view(const struct ul_graph *graph, const struct ul_node *node, bool back,
                       const struct ul_view *from, struct ul_view *to)
 {
@@ -176,7 +177,7 @@ bool ul_split_rule_transpose(struct ul_split_rule *split)
     return true;
 }
 
-/* Rows and columns in whole blocks. */
+/* Splits rows and columns in whole blocks. */
 bool ul_split_rule_depth_to_space(struct ul_split_rule *split)
 {
     int64_t block = split->output.axis < 2 ? 1 : ul_node_get_int(split->node, "blocksize", 1);

@@ -32,7 +32,7 @@ static ul_kx ceil_div(struct ul_kernel *k, ul_kx a, int64_t b)
     return ul_kx_divi(k, ul_kx_binary(k, UL_KX_MAX, up, ul_kx_index_const(k, 0)), b);
 }
 
-/* Does every window lie inside the input? */
+/* Whether every window is inside the input. */
 static bool always_inside(const struct ul_pool *pool, uint32_t d)
 {
     int64_t reach = (pool->kernel[d] - 1) * pool->dilation[d];
@@ -129,7 +129,7 @@ static void taps_open(struct windows *w)
     if (always_inside(pool, w->last)) {
         ul_lanes_begin(&w->lanes);
     } else {
-        /* Outputs o with 0 <= o * stride + offset < in. */
+        /* The outputs o with 0 <= o * stride + offset < in. */
         ul_kx offset =
             ul_kx_addi(k, ul_kx_muli(k, tap, pool->dilation[w->last]), -pool->pad_begin[w->last]);
         ul_kx minus = ul_kx_sub(k, ul_kx_index_const(k, 0), offset);
@@ -181,7 +181,8 @@ static ul_kx first_number(const struct windows *w)
     return known ? ul_kx_cast(k, UL_I32, number) : ul_kx_int(k, UL_I32, -1);
 }
 
-/* The first of the largest, or the first NaN, and where it is: its place, or its tap. */
+/* Finds the first of the largest elements, or the first NaN, and where it is: its place in the
+ * input, or its tap. */
 static void max_with_places(struct windows *w, struct ul_lane_var best, ul_node_id node)
 {
     struct ul_lanes *lanes = &w->lanes;
@@ -209,7 +210,8 @@ static void max_with_places(struct windows *w, struct ul_lane_var best, ul_node_
     ul_kx here = w->numbers_taps ? w->number : flat_place(w, column_major);
     ul_lanes_set(lanes, where, ul_kx_select(k, better, here, place));
     taps_close(w);
-    /* A window without any tap names element 0: what unpools it must stay in bounds. */
+    /* A window without any tap names element 0, so that an operator that unpools it stays in
+     * bounds. */
     ul_lanes_begin(lanes);
     ul_kx result = ul_kx_binary(k, UL_KX_MAX, ul_lanes_get(lanes, where), ul_kx_int(k, dtype, 0));
     ul_lower_store(lower, data->outputs[1], lanes->index, result);
@@ -221,7 +223,7 @@ void ul_lower_max_pool(struct ul_lower *lower, ul_node_id node)
     struct ul_kernel *k = lower->kernel;
     enum ul_dtype stored = ul_lower_input_type(lower, node, 0)->dtype;
     enum ul_dtype dtype = ul_compute_dtype(stored);
-    /* Integers in between are as narrow as in memory: more of them fit into a vector. */
+    /* Intermediate integers stay as narrow as in memory: more of them fit into a vector. */
     enum ul_dtype kept = ul_dtype_get(stored)->is_float ? dtype : stored;
     struct windows w = {.numbers_taps = ul_check_node(lower, node)->op == UL_OP_MaxPoolTaps};
     windows_open(&w, lower, node);
@@ -244,8 +246,8 @@ void ul_lower_max_pool(struct ul_lower *lower, ul_node_id node)
 
 /* average and Lp pool */
 
-/* Taps of the window at the lanes' index that count: those inside the input, or inside the padded
- * input, which ceil_mode may leave. */
+/* The number of taps of the window at the lanes' index that count: those inside the input, or
+ * inside the padded input, which ceil_mode may leave. */
 static ul_kx window_size(const struct windows *w, bool with_pad)
 {
     struct ul_kernel *k = w->lanes.lower->kernel;

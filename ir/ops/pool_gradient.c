@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of pooling: what the windows that hold an element hand on to it. Those of the largest
- * hand on to the tap that the forward pass has found; averages and norms to all. */
+/* Gradients of pooling: each element gets what the windows that hold it pass on. Windows of MaxPool
+ * pass it on to the tap that the forward pass found; averages and norms pass it on to all taps. */
 #include "ir/ops/pool.h"
 
 #include "ir/kernel_build.h"
@@ -48,8 +48,8 @@ enum ul_status ul_infer_max_pool_gradient(struct ul_infer *infer)
     return ul_infer_unpool_sum(infer);
 }
 
-/* Opens a loop over the windows o of dimension d that have a tap at element `at`; `tap`: which of
- * theirs that is. */
+/* Opens a loop over the windows o of dimension d that have a tap at element `at`; `tap` is which of
+ * their taps that is. */
 static ul_kx open_holders(struct ul_kernel *k, const struct ul_pool *pool, uint32_t d, ul_kx at,
                           ul_kx *tap)
 {
@@ -72,7 +72,7 @@ static ul_kx open_holders(struct ul_kernel *k, const struct ul_pool *pool, uint3
     return o;
 }
 
-/* What each window at `from` hands on: to the tap that it names, where it names one. */
+/* What each window at `from` passes on: to the tap that it names, where it names one. */
 static ul_kx handed_on(struct ul_lower *lower, const struct ul_node *node, const ul_kx *from,
                        ul_kx tap)
 {
@@ -85,7 +85,7 @@ static ul_kx handed_on(struct ul_lower *lower, const struct ul_node *node, const
     return ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, named, tap), g, ul_kx_float(k, dtype, 0.0));
 }
 
-/* Lanes of channels where these lie side by side, else one element at a time. */
+/* Opens lanes of channels where these are side by side, otherwise one element at a time. */
 static void open_elements(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value)
 {
     const struct ul_type *type = &lower->graph->values[value].type;
@@ -142,8 +142,8 @@ static ul_value_id unpool(struct ul_gradient *gradient, enum ul_op op, const ul_
 
 /* ---- The largest ---- */
 
-/* The taps that the forward pass finds; where it counts places in the input, they are found once
- * more. */
+/* Gives the taps that the forward pass found; where it counts places in the input, they are
+ * searched for once more. */
 static ul_value_id find_taps(struct ul_gradient *gradient)
 {
     struct ul_graph *graph = gradient->graph;
@@ -169,7 +169,7 @@ enum ul_status ul_gradient_max_pool(struct ul_gradient *gradient)
 
 /* ---- Averages and norms ---- */
 
-/* Elements that a window's average is over, along one dimension. */
+/* The number of elements that a window's average is over, along one dimension. */
 static int64_t count_taps(const struct ul_pool *pool, uint32_t d, int64_t o, bool with_pad)
 {
     int64_t low = with_pad ? -pool->pad_begin[d] : 0, count = 0;
@@ -206,7 +206,7 @@ enum ul_status ul_gradient_average_pool(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* The row's texts: what a window hands on, and what an element takes of it. */
+/* By the row's texts: what a window passes on, and what an element takes from it. */
 enum ul_status ul_gradient_lp_pool(struct ul_gradient *gradient)
 {
     ul_value_id g = ul_gradient_expression(gradient, 0, ul_gradient_of(gradient, 0));

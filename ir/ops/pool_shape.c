@@ -12,7 +12,7 @@ static int64_t window_reach(const struct ul_pool *pool, uint32_t d)
     return (pool->kernel[d] - 1) * pool->dilation[d] + 1;
 }
 
-/* Padding such that the output is ceil(in / stride); the odd element goes to the end, or to the
+/* Pads so that the output is ceil(in / stride); the odd element goes to the end, or to the
  * beginning for SAME_LOWER. */
 static void same_size(struct ul_pool *pool, uint32_t d, bool lower)
 {
@@ -23,7 +23,7 @@ static void same_size(struct ul_pool *pool, uint32_t d, bool lower)
     pool->pad_end[d] = total - pool->pad_begin[d];
 }
 
-/* With ceil_mode a window may hang over the end, but not start in the padding there. */
+/* With ceil_mode a window may extend past the end, but not start in the padding there. */
 static const char *padded_size(struct ul_pool *pool, uint32_t d, bool ceil_mode)
 {
     int64_t room = pool->in[d] + pool->pad_begin[d] + pool->pad_end[d] - window_reach(pool, d);
@@ -81,7 +81,7 @@ const char *ul_pool_read(const struct ul_node *node, const struct ul_type *type,
     return error;
 }
 
-/* What numbers a window's taps. */
+/* The type that numbers a window's taps. */
 static enum ul_dtype tap_dtype(const struct ul_pool *pool)
 {
     int64_t taps = 1;
@@ -90,7 +90,7 @@ static enum ul_dtype tap_dtype(const struct ul_pool *pool)
     return taps > UINT8_MAX + 1 ? UL_I32 : UL_U8;
 }
 
-/* `taps`: output 1 numbers the taps of windows, not places in the input. */
+/* `taps`: output 1 numbers the taps of windows instead of places in the input. */
 static enum ul_status infer_pool(struct ul_infer *infer, uint32_t allowed, bool taps)
 {
     const struct ul_type *type = ul_infer_input(infer, 0);

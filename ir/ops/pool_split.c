@@ -18,7 +18,8 @@ static void set_pads(struct ul_split_rule *split, const struct ul_pool *pool, ui
         ul_split_rule_set_string(split, "auto_pad", "NOTSET");
 }
 
-/* With ceil_mode the windows of another dimension may hang over its end, which pads cannot say. */
+/* With ceil_mode the windows of another dimension may extend past its end, which pads cannot
+ * express. */
 static bool hangs_over(const struct ul_pool *pool, uint32_t d)
 {
     int64_t reach = (pool->kernel[d] - 1) * pool->dilation[d] + 1;
@@ -30,7 +31,7 @@ bool ul_split_rule_pool(struct ul_split_rule *split)
 {
     const struct ul_node *node = split->node;
     struct ul_pool pool;
-    /* Places in the input are counted in the whole of it. */
+    /* Places in the input are counted in the whole input. */
     if (node->output_count > 1 ||
         ul_pool_read(node, ul_split_rule_input_type(split, 0), &pool) != NULL)
         return false;
@@ -45,7 +46,7 @@ bool ul_split_rule_pool(struct ul_split_rule *split)
                                           .in = pool.in[d]};
     if (!ul_split_rule_window(split, &window))
         return false;
-    /* What hangs over the padding does not count, while the slice's padding would. */
+    /* What extends past the padding does not count, while the slice's padding would. */
     if (ul_node_get_int(node, "count_include_pad", 0) != 0 && hangs_over(&pool, d))
         return false;
     bool ceil_mode = ul_node_get_int(node, "ceil_mode", 0) != 0;

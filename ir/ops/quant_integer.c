@@ -28,7 +28,7 @@ static bool is_single(const struct ul_type *type)
     return type == NULL || ul_type_elements(type) == 1;
 }
 
-/* The shape of a convolution whose zero-points are inputs `x_zero` and `w_zero`. */
+/* Checks the shape of a convolution whose zero-points are inputs `x_zero` and `w_zero`. */
 static enum ul_status check_conv(const struct ul_infer *infer, uint32_t x, uint32_t x_zero,
                                  uint32_t w, uint32_t w_zero, struct ul_conv *conv)
 {
@@ -81,7 +81,7 @@ void ul_lower_conv_integer(struct ul_lower *lower, ul_node_id node_id)
     ul_conv_close(lower);
 }
 
-/* The scales of x, w and y. */
+/* Checks the scales of x, w and y. */
 static enum ul_status check_scales(const struct ul_infer *infer)
 {
     UL_TRY(ul_quant_check_scales(infer, 1, UL_SCALES_ABOVE_ZERO));
@@ -118,7 +118,7 @@ enum ul_status ul_infer_qlinear_conv(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* One scale of a tensor, or one for each channel. */
+/* Loads a scale: one for the tensor, or one for each channel. */
 static ul_kx load_scale(struct ul_lower *lower, ul_value_id value, ul_kx channel)
 {
     if (ul_type_elements(&lower->graph->values[value].type) == 1)
@@ -255,7 +255,8 @@ enum ul_status ul_infer_qlinear_matmul(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* `index` is that of the result; a vector has no rows or columns to differ in. */
+/* Loads the scale or zero-point; `index` is that of the result. A vector has no rows or columns to
+ * differ in. */
 static ul_kx load_matrix_scale(struct ul_lower *lower, const struct ul_matmul *matmul,
                                ul_value_id value, const ul_kx *index, bool is_rows)
 {

@@ -18,7 +18,7 @@ struct scaling {
     int64_t block;
 };
 
-/* NULL, or what is wrong with the shape of the scale. */
+/* Returns NULL, or what is wrong with the shape of the scale. */
 static const char *read_scaling(struct scaling *scaling, const struct ul_node *node,
                                 const struct ul_type *x, const struct ul_type *scale)
 {
@@ -76,7 +76,7 @@ static ul_kx load_scaling(struct ul_lower *lower, const struct scaling *scaling,
     return ul_lower_load(lower, value, at);
 }
 
-/* Floats of 4, 6 and 8 bits, which have no zero-point. */
+/* Whether it is a float of 4, 6 or 8 bits, which have no zero-point. */
 static bool is_small_float(enum ul_dtype dtype)
 {
     return ((UL_SET_FLOAT8 | UL_SET_FEW_BIT_FLOATS) >> dtype & 1u) != 0;
@@ -267,7 +267,8 @@ static ul_kx load_term(struct ul_lanes *lanes, const void *context)
     return ul_lower_load(lanes->lower, *value, lanes->index);
 }
 
-/* The smallest or largest of all elements and 0. Each by itself, so that loops are of vectors. */
+/* The smallest or the largest of all elements and 0. Each is found by itself, so that the loops
+ * become vectors. */
 static ul_kx lower_extreme(struct ul_lower *lower, ul_value_id value, enum ul_kx_op combine)
 {
     struct ul_lanes lanes;

@@ -58,7 +58,7 @@ enum ul_status ul_infer_rescale(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* x - x_zero, in f32, or i64 of fixed point. */
+/* x - x_zero, in f32, or in i64 for fixed point. */
 static ul_kx load_difference(struct ul_lower *lower, ul_node_id node, uint32_t first,
                              const ul_kx *index, uint32_t rank)
 {
@@ -74,7 +74,8 @@ static ul_kx load_difference(struct ul_lower *lower, ul_node_id node, uint32_t f
     return ul_kx_cast(kernel, is_fixed(&lower->graph->nodes[node]) ? UL_I64 : UL_F32, x);
 }
 
-/* Zeros at the end of all of a term's factors; MAX_SHIFT: they are not known. */
+/* The largest number of zero bits at the end of any of a term's factors; MAX_SHIFT: the factors are
+ * not known. */
 static int64_t common_zeros(const struct ul_lower *lower, ul_value_id factors)
 {
     const struct ul_tensor *tensor = ul_graph_get_constant(lower->graph, factors);
@@ -92,8 +93,8 @@ static int64_t common_zeros(const struct ul_lower *lower, ul_value_id factors)
     return most;
 }
 
-/* May a sum lie in the middle of two results? x * factor does where x is a multiple of 2 to the
- * power of what the factor lacks of the half: only factors that are simple have such x. */
+/* Whether a sum can lie exactly halfway between two results. x * factor does where x is a multiple
+ * of the power of 2 that the factor lacks for a half: only simple factors have such an x. */
 static bool has_ties(const struct ul_lower *lower, ul_node_id id, int64_t shift)
 {
     const struct ul_node *node = &lower->graph->nodes[id];
@@ -106,9 +107,9 @@ static bool has_ties(const struct ul_lower *lower, ul_node_id id, int64_t shift)
     return false;
 }
 
-/* The sum of terms in units of 2 ^ -shift as an i64 of the result's units, ties to even: where
- * there may be some, a little less than a half is added, and all of it where the whole part is odd.
- */
+/* The sum of terms in units of 2 ^ -shift, as an i64 in the result's units, with ties to even.
+ * Where there may be ties, a little less than a half is added, and a whole half where the whole
+ * part is odd. */
 static ul_kx fixed_sum(struct ul_lower *lower, ul_node_id id, const ul_kx *index, uint32_t rank)
 {
     struct ul_kernel *kernel = lower->kernel;
@@ -132,8 +133,8 @@ static ul_kx fixed_sum(struct ul_lower *lower, ul_node_id id, const ul_kx *index
     return ul_kx_binary(kernel, UL_KX_SHR, ul_kx_binary(kernel, UL_KX_ADD, sum, rest), bits);
 }
 
-/* Two roundings or one, behind a fused addition, are one decision of the printer for all kernels:
- * the same bits wherever a term is computed. */
+/* Whether there are two roundings or one, as with a fused addition, is one decision of the printer
+ * for all kernels: the bits are the same wherever a term is computed. */
 static ul_kx float_sum(struct ul_lower *lower, ul_node_id id, const ul_kx *index, uint32_t rank)
 {
     struct ul_kernel *kernel = lower->kernel;

@@ -24,7 +24,8 @@ static bool is_weighed(const struct ul_node *node, uint32_t rank)
     return false;
 }
 
-/* An axis that is resized has a table of places, and of weights one of the same dimensions. */
+/* Checks the tables of an axis that is resized: one of places, and one of weights with the same
+ * dimensions. */
 static enum ul_status infer_axis(struct ul_infer *infer, uint32_t d, struct ul_type *type,
                                  int64_t *tap_count)
 {
@@ -78,7 +79,7 @@ static ul_kx load_entry(const struct sums *sums, ul_value_id table, int64_t tap,
     return ul_lower_load(sums->lower, table, at);
 }
 
-/* The weighed sum over the axes from `d` on; those before are at sums->from. */
+/* The weighted sum over the axes from `d` on; those before are at sums->from. */
 static ul_kx add_taps(struct sums *sums, uint32_t d)
 {
     struct ul_kernel *kernel = sums->lower->kernel;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* IntegerSqrt: a root without floats, a bit after the other. */
+/* IntegerSqrt: a root without floats, bit by bit. */
 #include "ir/kernel_build.h"
 #include "ir/ops/quant.h"
 

@@ -11,7 +11,7 @@
 
 enum { DRAWS = 4 }; /* of an element */
 
-/* FNV-1a, a number at a time. */
+/* FNV-1a, one number at a time. */
 static uint64_t mix(uint64_t hash, uint64_t number)
 {
     return (hash ^ number) * 0x100000001B3u;
@@ -244,7 +244,7 @@ ul_kx ul_map_bernoulli(struct ul_lower *lower, ul_node_id node, uint32_t output,
                         ul_kx_number(kernel, dtype, 1), ul_kx_number(kernel, dtype, 0));
 }
 
-/* With a second input the draw is of a step of training, whose key it is. */
+/* With a second input the draw belongs to a step of training, and the input is that step's key. */
 enum ul_status ul_infer_multinomial(struct ul_infer *infer)
 {
     const struct ul_type *input = ul_infer_input(infer, 0);
@@ -275,7 +275,7 @@ static ul_kx class_weight(struct ul_lower *lower, ul_value_id input, ul_kx batch
     return ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LE, zero, weight), weight, zero);
 }
 
-/* The largest number of a row and the sum of its weights. */
+/* Finds the largest number of a row and the sum of its weights. */
 static void row_totals(struct ul_lower *lower, ul_node_id node, ul_kx batch, ul_kx *max,
                        ul_kx *total)
 {
@@ -299,8 +299,8 @@ static void row_totals(struct ul_lower *lower, ul_node_id node, ul_kx batch, ul_
     *total = ul_kx_var(kernel, sum);
 }
 
-/* The inverse of the distribution function: the last class of positive weight whose predecessors
- * weigh no more than a uniform part of the total. */
+/* Inverts the distribution function: gives the last class of positive weight whose predecessors
+ * together weigh no more than a uniform part of the total. */
 void ul_lower_multinomial(struct ul_lower *lower, ul_node_id node)
 {
     const struct ul_node *info = &lower->graph->nodes[node];

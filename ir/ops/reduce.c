@@ -81,7 +81,7 @@ static bool is_float(struct ul_kernel *k, ul_kx x)
     return ul_dtype_get(ul_kx_dtype(k, x))->is_float;
 }
 
-/* Roots and logarithms of integers. */
+/* Roots and logarithms of integers are computed as floats. */
 static ul_kx as_float(struct ul_kernel *k, ul_kx x)
 {
     return is_float(k, x) ? x : ul_kx_cast(k, UL_F64, x);
@@ -235,7 +235,7 @@ static void finish(struct ul_lanes *lanes, const struct reduction *r, ul_kx resu
     store_reduced(lanes, r->node, r->mask, r->keepdims, result);
 }
 
-/* On a device; false where sums are too short for it. */
+/* Reduces in parts on a device; returns false where sums are too short for it. */
 static bool reduce_in_parts(const struct reduction *r)
 {
     struct ul_lanes lanes;
@@ -364,8 +364,8 @@ void ul_lower_reduce_sum_square(struct ul_lower *lower, ul_node_id node)
     lower_rule(lower, node, &rule);
 }
 
-/* log(sum(exp(x - m))) + m with m = max(x): exp cannot overflow. An infinite m is left out of the
- * difference, which would be NaN. */
+/* log(sum(exp(x - m))) + m with m = max(x): exp cannot overflow. An infinite m is not subtracted,
+ * since the difference would be NaN. */
 struct exp_term {
     ul_value_id input;
     enum ul_dtype dtype;

@@ -59,7 +59,7 @@ static void store_arg(struct ul_lanes *lanes, ul_node_id node, uint32_t axis, bo
 struct search {
     ul_value_id x;
     uint32_t axis;
-    int64_t none; /* what stands for elements that are not the extreme one */
+    int64_t none; /* what is stored in place of elements that are not the extreme one */
     ul_kx best;   /* the extreme element */
 };
 

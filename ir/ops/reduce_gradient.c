@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of reductions: every element has its share of that of the result. */
+/* Gradients of reductions: every element has its share of the result's gradient. */
 #include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
@@ -45,7 +45,7 @@ enum ul_status ul_gradient_reduce_sum(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* By the text of the row, over g and y repeated to the input's shape. */
+/* By the text in the row, over g and y repeated to the input's shape. */
 enum ul_status ul_gradient_reduce(struct ul_gradient *gradient)
 {
     struct reduction r = reduction_of(gradient);
@@ -55,7 +55,7 @@ enum ul_status ul_gradient_reduce(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* To all elements that are the result, in equal parts. */
+/* The gradient goes to all elements that equal the result, in equal parts. */
 static void give_extreme(struct ul_gradient *gradient, const struct reduction *r)
 {
     ul_value_id y = ul_gradient_reshape(gradient, ul_gradient_output(gradient, 0), &r->kept);
@@ -74,7 +74,7 @@ enum ul_status ul_gradient_reduce_extreme(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* Over all pixels of a channel. */
+/* The maximum is over all pixels of a channel. */
 enum ul_status ul_gradient_global_max_pool(struct ul_gradient *gradient)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
@@ -104,7 +104,7 @@ enum ul_status ul_gradient_global_lp_pool(struct ul_gradient *gradient)
 
 /* ---- Products ---- */
 
-/* The product of the elements before each one, or behind it. */
+/* The product of the elements before each one, or of those after it. */
 static ul_value_id product_beside(struct ul_gradient *gradient, ul_value_id x, ul_value_id axis,
                                   bool behind)
 {
@@ -115,7 +115,7 @@ static ul_value_id product_beside(struct ul_gradient *gradient, ul_value_id x, u
     return ul_gradient_infer(gradient, node);
 }
 
-/* The product of all others, without a division: rows of one result each. */
+/* The product of all other elements, without a division; each row has one result. */
 enum ul_status ul_gradient_reduce_prod(struct ul_gradient *gradient)
 {
     struct reduction r = reduction_of(gradient);
@@ -146,7 +146,7 @@ enum ul_status ul_gradient_reduce_prod(struct ul_gradient *gradient)
 
 /* ---- Running sums and products ---- */
 
-/* The sum over all results that an element is part of: it runs the other way. */
+/* The sum over all results that an element is part of: a running sum in the other direction. */
 enum ul_status ul_gradient_cum_sum(struct ul_gradient *gradient)
 {
     bool reverse = ul_node_get_int(ul_gradient_node(gradient), "reverse", 0) != 0;

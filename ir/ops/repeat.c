@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expand and Tile: elements that stand in the output more than once. */
+/* Expand and Tile: elements that are in the output more than once. */
 #include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"

@@ -68,7 +68,7 @@ enum ul_status ul_infer_flatten(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* The axes of input 1 in a tensor of `rank`, as a set of bits; each may occur once. */
+/* Reads the axes of input 1, in a tensor of `rank`, as a set of bits; each may occur once. */
 static enum ul_status axis_set(const struct ul_infer *infer, const int64_t *axes, uint32_t count,
                                uint32_t rank, uint32_t *set)
 {
@@ -128,8 +128,8 @@ struct group {
     uint32_t a_begin, a_end, b_begin, b_end;
 };
 
-/* The group after `group`; false at the end. Neither shape has a 0, and both hold as many
- * elements, so the products meet. */
+/* Gives the group after `group`; false at the end. Neither shape has a 0, and both hold as many
+ * elements, so their products meet. */
 static bool group_next(const struct ul_type *a, const struct ul_type *b, struct group *group)
 {
     group->a_begin = group->a_end;
@@ -179,8 +179,8 @@ ul_kx ul_map_reshape(struct ul_lower *lower, ul_node_id node, uint32_t output, c
     return ul_lower_load(lower, lower->graph->nodes[node].inputs[0], from);
 }
 
-/* The strides of one group of the output; false when the input's dimensions do not run on from
- * one to the next. */
+/* Gives the strides of one group of the output; false when the input's dimensions do not continue
+ * one another in memory. */
 static bool group_strides(const struct ul_type *in, const struct ul_type *out,
                           const struct group *group, const int64_t *in_strides,
                           int64_t *out_strides)
@@ -205,7 +205,7 @@ static bool group_strides(const struct ul_type *in, const struct ul_type *out,
     return true;
 }
 
-/* Gives the view in which another shape has the same elements. False: no view has. */
+/* Gives the view in which another shape has the same elements. Returns false if there is none. */
 static bool view_as(const struct ul_type *from, const struct ul_type *to,
                     const struct ul_view *view, struct ul_view *as)
 {
@@ -216,7 +216,8 @@ static bool view_as(const struct ul_type *from, const struct ul_type *to,
         if (!group_strides(from, to, &group, view->strides, as->strides))
             return false;
     }
-    /* What a dimension of one element strides over is never used; written as if it were dense. */
+    /* The stride of a dimension with one element is never used; it is written as if the tensor were
+     * dense. */
     for (uint32_t d = to->rank; d-- > 0;) {
         if (empty || to->dims[d] == 1)
             as->strides[d] = d + 1 < to->rank ? as->strides[d + 1] * to->dims[d + 1] : 1;
@@ -262,7 +263,7 @@ static uint32_t leading(const struct ul_type *type, uint32_t begin, uint32_t end
     return begin;
 }
 
-/* Elements of one step along `axis`, counted within its group. */
+/* The number of elements in one step along `axis`, counted within its group. */
 static int64_t step_elements(const struct ul_type *type, uint32_t axis, uint32_t end)
 {
     int64_t count = 1;
@@ -281,9 +282,9 @@ static void set_shape(struct ul_split_rule *split)
     split->constants[1] = ul_tensor_new_ints(split->arena, UL_I64, 1, &rank, dims);
 }
 
-/* A part stays one where the axis leads its group before and after: its elements then lie between
- * two places of the common order, if only as many as one step of the input holds. Other parts are
- * no parts of the input. */
+/* A part stays a part where the axis leads its group before and after: its elements are then
+ * between two places of the common order, provided it has only as many as one step of the input
+ * holds. Other parts do not come from a part of the input. */
 bool ul_split_rule_reshape(struct ul_split_rule *split)
 {
     const struct ul_type *in = ul_split_rule_input_type(split, 0);

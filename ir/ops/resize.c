@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resize: which size it gives, and the scale of each axis. */
+/* Resize: the size that it gives, and the scale of each axis. */
 #include "ir/ops/resize_plan.h"
 
 #include "ir/ops/require.h"
@@ -24,7 +24,7 @@ static const struct ul_tensor *constant(const struct ul_graph *graph, const stru
     return tensor == NULL || ul_type_elements(&tensor->type) == 0 ? NULL : tensor;
 }
 
-/* The axes that the inputs speak of; all where the attribute is missing. */
+/* The axes that the inputs refer to; all axes where the attribute is missing. */
 static uint32_t axes_get(const struct ul_node *node, uint32_t rank, uint32_t *axes)
 {
     uint32_t count;
@@ -38,7 +38,7 @@ static uint32_t axes_get(const struct ul_node *node, uint32_t rank, uint32_t *ax
     return count;
 }
 
-/* With an aspect ratio to keep, all axes get the scale of the tightest (or loosest) of them. */
+/* With an aspect ratio to keep, all axes get the scale of the tightest (or loosest) axis. */
 static void keep_ratio(struct ul_resize_plan *plan, const uint32_t *axes, uint32_t count)
 {
     double scale = plan->axes[axes[0]].scale;
@@ -63,7 +63,7 @@ static void axis_sizes(struct ul_resize_plan *plan, const uint32_t *axes, uint32
             axis->out = ul_tensor_get_int(sizes, i);
             axis->scale = (double)axis->out / (double)(axis->in > 0 ? axis->in : 1);
         } else {
-            /* In f32, as ONNX's own shape inference has it. */
+            /* Computed in f32, as in ONNX's own shape inference. */
             float scale = (float)ul_tensor_get_float(scales, i);
             float out = floorf((float)axis->in * scale);
             axis->scale = (double)scale;
@@ -212,7 +212,7 @@ enum ul_status ul_infer_resize(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Along a dimension that stays as it is: the scales say nothing of how long it is. */
+/* Splits along a dimension that stays as it is: the scales do not depend on how long it is. */
 bool ul_split_rule_resize(struct ul_split_rule *split)
 {
     struct ul_resize_plan plan;

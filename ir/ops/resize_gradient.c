@@ -66,7 +66,8 @@ static const struct ul_tensor *vector(const struct ul_gradient *gradient, enum u
     return ul_gradient_tensor(gradient, &type, numbers);
 }
 
-/* [in, out]: the effect of each element along an axis, by the operator; NULL: too much work. */
+/* [in, out]: the effect of each element along an axis, found by the operator itself; NULL if that
+ * is too much work. */
 static const struct ul_tensor *effects(const struct ul_gradient *gradient,
                                        const struct ul_resize_plan *plan, uint32_t d)
 {
@@ -93,7 +94,7 @@ static const struct ul_tensor *effects(const struct ul_gradient *gradient,
     return made != NULL && made->type.dims[1] == axis->out ? made : NULL;
 }
 
-/* The part of each row that is not zero, each as wide as the widest. */
+/* The part of each row that is not zero, as wide for every row as for the widest. */
 static ul_value_id band_product(struct ul_gradient *gradient, ul_value_id g, uint32_t axis,
                                 const struct ul_tensor *matrix)
 {

@@ -18,7 +18,7 @@ static ul_kx half_pixel(struct ul_kernel *kernel, ul_kx x, double scale)
     return ul_kx_addf(kernel, ul_kx_divf(kernel, ul_kx_addf(kernel, x, 0.5), scale), -0.5);
 }
 
-/* Where the output's index lies in the input, as an f64. */
+/* Where the output's index is in the input, as an f64. */
 static ul_kx source_coordinate(struct ul_kernel *kernel, const struct ul_resize_plan *plan,
                                const struct ul_resize_axis *axis, ul_kx index)
 {
@@ -56,8 +56,8 @@ static ul_kx to_index(struct ul_kernel *kernel, ul_kx x)
     return ul_kx_cast(kernel, UL_I64, x);
 }
 
-/* The factor of an axis that grows by a whole one in such a way that element i comes from
- * element i / factor; 0 otherwise. */
+/* The factor by which an axis grows, if that is a whole number and element i comes from element i /
+ * factor; 0 otherwise. */
 static int64_t whole_factor(const struct ul_resize_plan *plan, const struct ul_resize_axis *axis)
 {
     int64_t factor = axis->in > 0 ? axis->out / axis->in : 0;
@@ -102,7 +102,7 @@ static ul_kx is_inside(struct ul_kernel *kernel, ul_kx at, int64_t count)
                         ul_kx_binary(kernel, UL_KX_LT, at, ul_kx_index_const(kernel, count)));
 }
 
-/* Weights outside become 0, the others are brought back to a sum of 1. */
+/* Sets weights outside to 0, and scales the others so that their sum is 1 again. */
 static void exclude_outside(struct ul_kernel *kernel, const ul_kx *places, ul_kx *weights,
                             uint32_t count, int64_t in)
 {
@@ -150,8 +150,8 @@ static void unrolled_axis(struct ul_kernel *kernel, const struct ul_resize_plan 
     }
 }
 
-/* One axis of a wide filter. Tap t stands at base + t, at a distance from x that is measured in
- * units of `stretch` elements. */
+/* One axis of a wide filter. Tap t is at base + t, at a distance from x that is measured in units
+ * of `stretch` elements. */
 struct filter {
     const struct ul_resize_plan *plan;
     enum ul_dtype dtype;
@@ -295,7 +295,7 @@ static ul_kx extrapolate(struct ul_kernel *kernel, const struct ul_resize_plan *
     return ul_kx_select(kernel, outside, other, value);
 }
 
-/* Is the axis' place found without its coordinate? */
+/* Whether the place along the axis is found without its coordinate. */
 static bool is_direct(const struct ul_resize_plan *plan, const struct ul_resize_axis *axis)
 {
     return axis->is_kept || (plan->mode == RESIZE_NEAREST && whole_factor(plan, axis) > 0);
@@ -346,7 +346,7 @@ static void table_read(struct ul_kernel *kernel, const struct ul_resize_plan *pl
     }
 }
 
-/* Few taps: tables where an axis has lines enough to share them, then one expression. */
+/* For few taps: tables where an axis has enough lines to share them, then one expression. */
 static void lower_unrolled(struct ul_lower *lower, ul_node_id node,
                            const struct ul_resize_plan *plan)
 {

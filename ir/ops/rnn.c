@@ -51,18 +51,18 @@ struct cell {
     struct ul_rnn rnn;
     enum ul_dtype dtype; /* computed in */
     bool is_spread;
-    int64_t chunk;      /* steps */
+    int64_t chunk;      /* steps in a chunk */
     int64_t side_count; /* directions that are lowered together */
     /* Scratch: gates [side][chunk][batch][rows], the others [side][batch][hidden]; h twice where
      * steps are spread. */
     uint32_t gates, h, c, extra;
     /* of the directions being lowered */
     const struct ul_rnn_function *functions;
-    bool is_reverse; /* the first of them */
+    bool is_reverse; /* whether the first of them is */
     ul_kx side, direction;
     ul_kx step;        /* of the chunk */
-    ul_kx at;          /* steps before it */
-    ul_kx h_now, h_to; /* places of the step's halves of h */
+    ul_kx at;          /* steps before this one */
+    ul_kx h_now, h_to; /* where the step reads h, and where it stores it */
     /* of a unit, where steps are spread */
     uint32_t sums; /* [gate - first_gate][batch] */
     int64_t first_gate, gate_end;
@@ -79,7 +79,7 @@ static bool has(const struct cell *cell, enum ul_rnn_input input)
     return ul_lower_has_input(cell->lower, cell->node_id, input);
 }
 
-/* [direction, row] of B or P. */
+/* Loads [direction, row] of B or P. */
 static ul_kx load_row(const struct cell *cell, enum ul_rnn_input input, ul_kx row)
 {
     ul_kx index[] = {cell->direction, row};
@@ -101,7 +101,7 @@ static ul_kx state_at(const struct cell *cell, ul_kx batch, ul_kx unit)
     return ul_kx_add(kernel, ul_kx_muli(kernel, row, cell->rnn.hidden), unit);
 }
 
-/* The step's position in X and Y; of two directions, the second one runs backwards. */
+/* The step's position in X and Y; with two directions, the second one runs backwards. */
 static ul_kx time_of(const struct cell *cell)
 {
     struct ul_kernel *kernel = cell->kernel;
@@ -242,7 +242,7 @@ static void lower_state(const struct cell *cell, int64_t gate, int64_t count, ui
     ul_ks_end(kernel);
 }
 
-/* sums[gate - first][batch] = R source of one unit, for `count` gates from `first` on. */
+/* sums[gate - first][batch] = R source for one unit, for `count` gates from `first` on. */
 static void lower_unit(struct cell *cell, int64_t first, int64_t count, ul_kx unit, uint32_t source,
                        ul_kx place)
 {
@@ -274,7 +274,7 @@ static void lower_unit(struct cell *cell, int64_t first, int64_t count, ul_kx un
     ul_ks_end(kernel);
 }
 
-/* The step's W x + Wb. */
+/* Loads the step's W x + Wb. */
 static ul_kx load_input_gate(const struct cell *cell, ul_kx batch, int64_t gate, ul_kx unit)
 {
     ul_kx row = ul_kx_addi(cell->kernel, unit, gate * cell->rnn.hidden);
@@ -292,7 +292,7 @@ static ul_kx load_recurrent_bias(const struct cell *cell, int64_t gate, ul_kx un
                     ul_kx_addi(cell->kernel, unit, gate * cell->rnn.hidden + rows));
 }
 
-/* R h + Rb of a unit, where steps are spread. */
+/* R h + Rb for a unit, where steps are spread. */
 static ul_kx load_recurrent(const struct cell *cell, ul_kx batch, int64_t gate, ul_kx unit)
 {
     struct ul_kernel *kernel = cell->kernel;
@@ -312,7 +312,7 @@ static ul_kx load_gate(const struct cell *cell, ul_kx batch, int64_t gate, ul_kx
     return ul_kx_binary(cell->kernel, UL_KX_ADD, load_recurrent(cell, batch, gate, unit), input);
 }
 
-/* What one unit of one sequence reads is read before its product, so as not to wait twice. */
+/* Loads what one unit of one sequence needs before its product, so as not to wait twice. */
 static void load_ahead(struct cell *cell, ul_kx batch, ul_kx unit, int64_t first, int64_t count)
 {
     ul_kx ahead[2][MAX_GATES];
@@ -327,8 +327,8 @@ static void load_ahead(struct cell *cell, ul_kx batch, ul_kx unit, int64_t first
             cell->ahead[i][gate] = ahead[i][gate];
 }
 
-/* Forms R source for `count` gates from `first` on, and opens the loops over units, in which these
- * gates are there. `place`: of the source in its scratch. */
+/* Forms R source for `count` gates from `first` on, and opens the loops over units, inside which
+ * these gates are available. `place` is that of the source in its scratch. */
 static void open_cells(struct cell *cell, int64_t first, int64_t count, uint32_t source,
                        ul_kx place, ul_kx *batch, ul_kx *unit)
 {
@@ -373,7 +373,7 @@ static ul_kx lasts(const struct cell *cell, ul_kx batch)
                         ul_kx_cast(cell->kernel, UL_I64, length));
 }
 
-/* The step's h. */
+/* Loads the step's h. */
 static ul_kx load_h(const struct cell *cell, ul_kx at)
 {
     return ul_kx_load(cell->kernel, cell->h, ul_kx_add(cell->kernel, cell->h_now, at));
@@ -411,7 +411,7 @@ static void step_rnn(struct cell *cell)
     close_cells(cell);
 }
 
-/* The hidden gate of a unit, before its function; the state meets the reset gate behind R. */
+/* The hidden gate of a unit, before its function; the state meets the reset gate after R. */
 static ul_kx reset_behind(const struct cell *cell, ul_kx batch, ul_kx unit)
 {
     struct ul_kernel *kernel = cell->kernel;
@@ -422,7 +422,7 @@ static ul_kx reset_behind(const struct cell *cell, ul_kx batch, ul_kx unit)
                         ul_kx_binary(kernel, UL_KX_MUL, reset, state));
 }
 
-/* The update gate, and reset * h into `extra`. */
+/* Forms the update gate, and stores reset * h in `extra`. */
 static void reset_before(struct cell *cell)
 {
     struct ul_kernel *kernel = cell->kernel;
@@ -437,7 +437,7 @@ static void reset_before(struct cell *cell)
     close_cells(cell);
 }
 
-/* Gates z, r, h. The state meets the reset gate before R (linear_before_reset 0) or behind it;
+/* Gates z, r, h. The state meets the reset gate before R (linear_before_reset 0) or after it;
  * `extra` holds r * h in the first case, R h + Rb in the second. */
 static void step_gru(struct cell *cell)
 {
@@ -465,7 +465,7 @@ static void step_gru(struct cell *cell)
     close_cells(cell);
 }
 
-/* x + P[which] * state, where there are peepholes; their order is i, o, f. */
+/* x + P[which] * state, where there are peepholes; they are in the order i, o, f. */
 static ul_kx peep(const struct cell *cell, int64_t which, ul_kx unit, ul_kx state, ul_kx x)
 {
     struct ul_kernel *kernel = cell->kernel;
@@ -494,7 +494,7 @@ static void step_lstm(struct cell *cell)
     next = ul_ks_let(kernel, next);
     ul_kx output = apply(cell, 0, peep(cell, 1, unit, next, load_gate(cell, batch, 1, unit)));
     ul_kx valid = lasts(cell, batch);
-    /* Clipping is of the gates: the state itself passes its function as it is. */
+    /* Only gates are clipped: the state itself passes its function as it is. */
     struct ul_rnn unclipped = cell->rnn;
     unclipped.clip = 0;
     ul_kx squashed = ul_rnn_apply(kernel, &unclipped, &cell->functions[2], next);
@@ -503,7 +503,7 @@ static void step_lstm(struct cell *cell)
     close_cells(cell);
 }
 
-/* The step's place in time, and its halves of h. */
+/* Sets the step's place in time, and its halves of h. */
 static void begin_step(struct cell *cell, ul_kx first)
 {
     struct ul_kernel *kernel = cell->kernel;
@@ -516,7 +516,7 @@ static void begin_step(struct cell *cell, ul_kx first)
     cell->h_to = ul_kx_sub(kernel, constant(cell, half), cell->h_now);
 }
 
-/* W x of the chunk, of each direction. */
+/* Forms W x for the chunk, in each direction. */
 static void lower_all_inputs(struct cell *cell, ul_kx chunk)
 {
     for (int64_t side = 0; side < cell->side_count; side++) {
@@ -563,7 +563,7 @@ static bool same_functions(const struct ul_rnn *rnn)
     return true;
 }
 
-/* Steps of a chunk. */
+/* The number of steps in a chunk. */
 static int64_t chunk_of(const struct cell *cell)
 {
     const struct ul_rnn *rnn = &cell->rnn;
@@ -579,7 +579,7 @@ static int64_t chunk_of(const struct cell *cell)
     return chunk;
 }
 
-/* How the node is lowered, and its scratch. */
+/* Chooses how the node is lowered, and makes its scratch. */
 static void choose(struct cell *cell)
 {
     const struct ul_rnn *rnn = &cell->rnn;

@@ -39,7 +39,7 @@ enum ul_status ul_infer_rnn_gradient(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* What the directions have of each input, to be put side by side. */
+/* What the directions add to each input's gradient, to be put side by side. */
 struct shares {
     struct ul_gradient *gradient;
     struct ul_rnn rnn;
@@ -47,7 +47,7 @@ struct shares {
     ul_value_id x;        /* [steps * batch, inputs], steps first */
     ul_value_id of_x;     /* the sum of the directions */
     ul_value_id of[8][2]; /* by input and direction */
-    bool is_linear;       /* a GRU's reset gate comes behind R */
+    bool is_linear;       /* whether a GRU's reset gate comes after R */
 };
 
 static ul_value_id shape(struct shares *s, ul_value_id value, uint32_t rank, int64_t a, int64_t b,
@@ -65,7 +65,7 @@ static ul_value_id product(struct shares *s, ul_value_id a, ul_value_id b)
     return ul_gradient_binary(s->gradient, UL_OP_MatMul, a, b);
 }
 
-/* W of a direction: [rows, inputs]. */
+/* W for a direction: [rows, inputs]. */
 static ul_value_id weight_of(struct shares *s, int64_t d)
 {
     const struct ul_rnn *rnn = &s->rnn;
@@ -75,7 +75,7 @@ static ul_value_id weight_of(struct shares *s, int64_t d)
     return shape(s, w, 2, rnn->gates * rnn->hidden, rnn->inputs, 0);
 }
 
-/* W x + Wb of all steps. */
+/* W x + Wb for all steps. */
 static ul_value_id products(struct shares *s, int64_t d)
 {
     const struct ul_rnn *rnn = &s->rnn;
@@ -112,7 +112,7 @@ static ul_node_id begin_kernel(struct shares *s, int64_t d)
     return node;
 }
 
-/* What R sees: its gates' gradients, [steps * batch, rows]. */
+/* The gradients of the gates that R sees, [steps * batch, rows]. */
 static ul_value_id seen_by_r(struct shares *s, ul_value_id gates, ul_value_id other)
 {
     int64_t hidden = s->rnn.hidden, count = s->rnn.steps * s->rnn.batch;
@@ -172,7 +172,7 @@ static void form_direction(struct shares *s, int64_t d)
     s->of[UL_RNN_INITIAL_C][d] = made[3];
 }
 
-/* Directions side by side along an axis of the input's type. */
+/* Puts directions side by side along an axis of the input's type. */
 static void give_directions(struct shares *s, uint32_t input, uint32_t axis)
 {
     struct ul_gradient *gradient = s->gradient;

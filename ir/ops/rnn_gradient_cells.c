@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cells of LSTM, GRU and RNN in the gradient through time: a step forwards, which keeps the
- * gates before their functions, and backwards, elementwise but for the products with R. */
+ * gates before their functions, and a step backwards, elementwise except for the products with
+ * R. */
 #include "ir/ops/rnn_backward.h"
 
 static ul_kx mul(const struct ul_rnn_backward *b, ul_kx x, ul_kx y)
@@ -41,7 +42,7 @@ static ul_kx peephole(const struct ul_rnn_backward *b, int64_t which)
 
 /* ---- Forwards ---- */
 
-/* The gate with its peephole, kept so. */
+/* Adds its peephole to the gate, and keeps the result. */
 static ul_kx peep(const struct ul_rnn_backward *b, int64_t gate, int64_t which, ul_kx state)
 {
     ul_kx x = ul_rnn_load_gate(b, gate);
@@ -127,7 +128,8 @@ void ul_rnn_forward_cell(struct ul_rnn_backward *b)
 
 /* ---- Backwards ---- */
 
-/* What a step's peephole has: the gradient of its gate times the state that it sees. */
+/* Stores what a step's peephole adds to its gradient: the gradient of its gate times the state that
+ * it sees. */
 static void store_peephole(const struct ul_rnn_backward *b, int64_t which, ul_kx valid, ul_kx gate,
                            ul_kx state)
 {

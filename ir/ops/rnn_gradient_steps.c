@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What steps of the gradient through time are made of, whatever the cell: where things lie,
- * products with R forwards and backwards, states and gradients that stop where a sequence ends. */
+/* What steps of the gradient through time are made from, whatever the cell: where things are,
+ * products with R forwards and backwards, and states and gradients that stop where a sequence
+ * ends. */
 #include "ir/ops/rnn_backward.h"
 
 /* ---- Places ---- */

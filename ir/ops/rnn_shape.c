@@ -9,7 +9,7 @@ static const struct {
     const char *name;
     enum ul_rnn_kind kind;
     bool has_alpha, has_beta;
-    double alpha, beta; /* where the model gives none */
+    double alpha, beta; /* used where the model gives none */
 } functions[] = {
     {"Relu", UL_RNN_RELU, false, false, 0, 0},
     {"Tanh", UL_RNN_TANH, false, false, 0, 0},
@@ -44,7 +44,7 @@ static int64_t gates_of(enum ul_op op)
     return is_lstm(op) ? 4 : is_gru(op) ? 3 : 1;
 }
 
-/* Names match whatever their case, as in runtimes. */
+/* Names match whatever their case, as in other runtimes. */
 static bool same_name(const char *a, const char *b)
 {
     for (; *a != '\0' && *b != '\0'; a++, b++) {
@@ -55,7 +55,7 @@ static bool same_name(const char *a, const char *b)
     return *a == *b;
 }
 
-/* The function named `name`; its numbers are the next of activation_alpha and _beta. */
+/* Reads the function named `name`; its numbers are the next ones in activation_alpha and _beta. */
 static bool read_function(struct ul_rnn_function *function, const struct ul_node *node,
                           const char *name, uint32_t *next_alpha, uint32_t *next_beta)
 {

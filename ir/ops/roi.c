@@ -39,8 +39,8 @@ enum ul_status ul_infer_roi_align(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* One direction of a region: where it begins, how large one output bin is, how many samples a
- * bin has, and the samples' distance. */
+/* One direction of a region: where it begins, how large an output bin is, how many samples a bin
+ * has, and how far apart these are. */
 struct roi_axis {
     int64_t size; /* of the input */
     ul_kx begin, bin, count, step;
@@ -75,7 +75,7 @@ static struct roi_axis roi_axis_get(struct ul_lower *lower, ul_node_id node, ul_
     if (ratio > 0) {
         axis.count = ul_kx_index_const(kernel, ratio);
     } else {
-        /* Far more samples than the input has elements: a region that no image contains. */
+        /* A region that needs far more samples than the input has elements is in no image. */
         int64_t max = 4 * size + 64;
         ul_kx count = ul_kx_cast(kernel, UL_I64, ul_kx_unary(kernel, UL_KX_CEIL, axis.bin));
         ul_kx zero = ul_kx_index_const(kernel, 0);
@@ -133,7 +133,7 @@ static struct roi_sample roi_sample_get(struct ul_kernel *kernel, const struct r
     return result;
 }
 
-/* The four weighted corners, added up or their largest. */
+/* Combines the four weighted corners: adds them up or takes the largest. */
 static ul_kx roi_value(struct ul_lower *lower, ul_value_id input, const ul_kx *plane,
                        const struct roi_sample *y, const struct roi_sample *x, enum ul_kx_op op)
 {
@@ -222,7 +222,7 @@ struct bin {
     ul_kx begin, count;
 };
 
-/* A corner in whole elements, halves away from 0. */
+/* Rounds a corner to whole elements, halves away from 0. */
 static ul_kx whole_corner(struct ul_lower *lower, ul_node_id node, ul_kx roi, int64_t corner)
 {
     const struct ul_node *info = &lower->graph->nodes[node];
@@ -301,7 +301,8 @@ void ul_lower_max_roi_pool(struct ul_lower *lower, ul_node_id node)
 
 /* ---- Gradients: regions of an image may meet, so that they follow each other ---- */
 
-/* Zeros; then loops over the elements of g, channels in parallel. Closed by four ends. */
+/* Stores zeros, then opens loops over the elements of g, with channels in parallel. Four ends close
+ * them. */
 static void open_regions(struct ul_lower *lower, ul_node_id node, const struct ul_type *g,
                          ul_kx *index)
 {
@@ -323,7 +324,7 @@ static void add_at(struct ul_lower *lower, ul_node_id node, const ul_kx *place, 
     ul_lower_store(lower, output, place, ul_kx_add(lower->kernel, old, x));
 }
 
-/* Inputs: of the operator, the first of which only says its type; then g. */
+/* Inputs: those of the operator, the first of which only tells its type, then g. */
 void ul_lower_roi_align_gradient(struct ul_lower *lower, ul_node_id node)
 {
     const struct ul_node *info = &lower->graph->nodes[node];
@@ -358,7 +359,8 @@ void ul_lower_roi_align_gradient(struct ul_lower *lower, ul_node_id node)
         ul_ks_end(kernel);
 }
 
-/* Inputs are x, rois and g: g goes to the first of the largest elements of a bin. */
+/* Inputs are x, rois and g: each element of g goes to the first of the largest elements of its
+ * bin. */
 void ul_lower_max_roi_gradient(struct ul_lower *lower, ul_node_id node)
 {
     const struct ul_node *info = &lower->graph->nodes[node];

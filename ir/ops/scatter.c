@@ -88,7 +88,7 @@ static void copy_data(struct ul_lower *lower, ul_node_id node)
     ul_lower_close(lower, type->rank);
 }
 
-/* The new element from the old one and the update. Bools combine as numpy's do. */
+/* Combines the old element and the update. Bools combine as numpy's do. */
 static ul_kx combine(struct ul_kernel *k, const char *reduction, ul_kx old, ul_kx update)
 {
     bool is_bool = ul_kx_dtype(k, old) == UL_BOOL;
@@ -121,10 +121,10 @@ struct places {
     const struct ul_type *data;
     const struct ul_tensor *indexes;
     uint32_t axis;  /* of ScatterElements */
-    uint32_t depth; /* of ScatterND: indexes of a place; 0: ScatterElements */
+    uint32_t depth; /* number of indexes in a ScatterND tuple; 0: ScatterElements */
 };
 
-/* The index wrapped, or -1 where it is out of range. */
+/* The index, wrapped if it is negative, or -1 where it is out of range. */
 static int64_t index_at(const struct places *p, uint64_t at, uint32_t dim)
 {
     int64_t index = ul_tensor_get_int(p->indexes, at);
@@ -165,7 +165,7 @@ static int64_t element_at(const struct places *p, uint64_t at)
     return place;
 }
 
-/* For UL_FOR_PARALLEL or 0: may updates be applied in any order? */
+/* Gives UL_FOR_PARALLEL if updates may be applied in any order, otherwise 0. */
 static uint32_t order_flags(struct ul_lower *lower, ul_node_id node, uint32_t axis, uint32_t depth)
 {
     enum { MAX_PLACES = 1 << 24 };

@@ -42,7 +42,8 @@ enum ul_status ul_infer_tensor_scatter(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* How far behind the first written element `at` is; in the update when below its length. */
+/* How far after the first written element `at` is; it is in the update if that is below the
+ * update's length. */
 static ul_kx update_position(struct ul_lower *lower, ul_node_id node, ul_kx batch, ul_kx at,
                              int64_t length, int64_t update_length)
 {

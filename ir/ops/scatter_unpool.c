@@ -12,7 +12,7 @@
 
 enum { X, PLACES, OUTPUT_SHAPE };
 
-/* The shape that was pooled; false when the attributes make none. */
+/* Gives the shape that was pooled; false when the attributes give none. */
 static bool unpooled(const struct ul_node *node, const struct ul_type *x, struct ul_type *out)
 {
     int64_t kernel[UL_LIMIT_RANK];
@@ -103,7 +103,7 @@ void ul_lower_max_unpool(struct ul_lower *lower, ul_node_id node)
         ul_ks_end(k);
 }
 
-/* Back from the places, which are counted in the shape that was pooled. */
+/* Reads back from the places, which are counted in the shape that was pooled. */
 enum ul_status ul_gradient_max_unpool(struct ul_gradient *gradient)
 {
     struct ul_type x = ul_gradient_type(gradient, ul_gradient_input(gradient, X)), pooled;

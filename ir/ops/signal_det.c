@@ -32,7 +32,7 @@ static ul_kx place(const struct det *d, ul_kx row, ul_kx column)
     return ul_kx_add(d->k, ul_kx_muli(d->k, row, d->size), column);
 }
 
-/* The row at or below `step` with the largest element in column `step`. */
+/* Finds the row at or below `step` with the largest element in column `step`. */
 static ul_kx find_pivot(const struct det *d, ul_kx step)
 {
     struct ul_kernel *k = d->k;
@@ -50,7 +50,7 @@ static ul_kx find_pivot(const struct det *d, ul_kx step)
     return ul_ks_let(k, ul_kx_clamp(k, ul_kx_var(k, row), 0, d->size - 1));
 }
 
-/* Exchanges the rows from column `step` on, and the sign when they differ. */
+/* Exchanges the two rows, and with them the sign, if they differ. */
 static void exchange(const struct det *d, ul_kx step, ul_kx row)
 {
     struct ul_kernel *k = d->k;

@@ -65,7 +65,7 @@ struct dft {
     ul_kx index[UL_LIMIT_RANK];
 };
 
-/* Element `at` of the line as a complex number in the compute type, through `index`. */
+/* Loads element `at` of the line as a complex number in the compute type, through `index`. */
 static void load_complex(struct ul_lower *lower, ul_value_id value, const struct ul_type *type,
                          ul_kx *index, ul_kx *parts)
 {
@@ -78,7 +78,7 @@ static void load_complex(struct ul_lower *lower, ul_value_id value, const struct
     }
 }
 
-/* Zeros from `begin` to the end of the line. */
+/* Stores zeros from `begin` to the end of the line. */
 static void put_zeros(const struct ul_fft *fft, int64_t begin)
 {
     struct ul_kernel *k = fft->lower->kernel;
@@ -90,8 +90,8 @@ static void put_zeros(const struct ul_fft *fft, int64_t begin)
     ul_ks_end(k);
 }
 
-/* The line, cut or filled with zeros; `mirrored`: its first half plus one, the rest being the
- * conjugate of that, backwards. */
+/* Stores the line, cut or filled with zeros; `mirrored`: the input is the first half plus one, and
+ * the rest is its conjugate, backwards. */
 static void put_line(struct dft *d, bool mirrored)
 {
     struct ul_kernel *k = d->lower->kernel;
@@ -107,7 +107,7 @@ static void put_line(struct dft *d, bool mirrored)
     ul_ks_end(k);
     if (!mirrored)
         return;
-    /* Element length - t, for t in [1, length / 2] that has one of its own. */
+    /* Stores element length - t, for each t in [1, length / 2] that has such an element. */
     int64_t mirror = (length - 1) / 2 < given - 1 ? (length - 1) / 2 : given - 1;
     ul_kx t = ul_kx_addi(k, ul_ks_for(k, mirror > 0 ? mirror : 0, 0), 1);
     d->index[d->axis] = t;
@@ -198,7 +198,8 @@ enum ul_status ul_infer_stft(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Frame `frame` of the signal, times the window, zeros where the window ends before the frame. */
+/* Stores frame `frame` of the signal, times the window, with zeros where the window ends before the
+ * frame. */
 static void put_frame(struct dft *d, ul_node_id node, ul_kx frame, int64_t step)
 {
     struct ul_lower *lower = d->lower;

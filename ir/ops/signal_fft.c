@@ -37,12 +37,12 @@ void ul_fft_put(const struct ul_fft *fft, ul_kx at, ul_kx real, ul_kx imaginary)
 }
 
 struct fft_pass {
-    int64_t from, to; /* where the lines begin */
-    int64_t length;   /* of the transforms that it finds */
+    int64_t from, to; /* where the lines that are read and written begin */
+    int64_t length;   /* of the transforms that the pass reads */
     int64_t radix;
 };
 
-/* Where element (k_out mod length, s + q * after) of the line lies that the pass reads. */
+/* Where element (k_out mod length, s + q * after) of the line that the pass reads is. */
 static ul_kx source(const struct ul_fft *fft, const struct fft_pass *pass, ul_kx q, ul_kx k_out,
                     ul_kx s)
 {
@@ -88,7 +88,8 @@ static void store(const struct ul_fft *fft, const struct fft_pass *pass, ul_kx k
     ul_fft_put(fft, at, x.real, x.imaginary);
 }
 
-/* With the terms written out the loop over s is the innermost, and its roots are known before. */
+/* With the terms written out, the loop over s is the innermost, and its roots are known before
+ * it. */
 static void run_small(const struct ul_fft *fft, const struct fft_pass *pass)
 {
     struct ul_kernel *k = fft->lower->kernel;
@@ -134,7 +135,7 @@ static void run_large(const struct ul_fft *fft, const struct fft_pass *pass)
     ul_ks_end(k);
 }
 
-/* 4 does the work of two passes of 2 in one; then the smallest prime. */
+/* 4 does the work of two passes of 2 in one; after it, the smallest prime. */
 static int64_t next_radix(int64_t rest)
 {
     if (rest % 4 == 0)

@@ -33,7 +33,7 @@ static ul_value_id transform(struct ul_gradient *gradient, ul_value_id g, uint32
     return ul_gradient_infer(gradient, node);
 }
 
-/* Zeros behind, or less, so that a dimension is `size` long. */
+/* Pads with zeros at the end, or cuts, so that a dimension is `size` long. */
 static ul_value_id resized(struct ul_gradient *gradient, ul_value_id g, uint32_t axis, int64_t size)
 {
     int64_t none[UL_LIMIT_RANK] = {0}, end[UL_LIMIT_RANK] = {0};
@@ -41,7 +41,8 @@ static ul_value_id resized(struct ul_gradient *gradient, ul_value_id g, uint32_t
     return ul_gradient_pad(gradient, g, none, end);
 }
 
-/* Back through a transform of `length` elements, of whose results the first ones are there. */
+/* Goes back through a transform of `length` elements, of whose results only the first ones are
+ * there. */
 static ul_value_id transform_back(struct ul_gradient *gradient, ul_value_id g, uint32_t axis,
                                   int64_t length, bool inverse)
 {
@@ -49,7 +50,7 @@ static ul_value_id transform_back(struct ul_gradient *gradient, ul_value_id g, u
     return ul_gradient_scale(gradient, g, inverse ? 1 / (double)length : (double)length);
 }
 
-/* Back from a real result to half a spectrum: an element that stands for its conjugate as well
+/* Goes back from a real result to half a spectrum: an element that also stands for its conjugate
  * counts twice. */
 static ul_value_id half_back(struct ul_gradient *gradient, ul_value_id g, uint32_t axis,
                              int64_t length)
@@ -84,7 +85,7 @@ enum ul_status ul_gradient_dft(struct ul_gradient *gradient)
     return UL_OK;
 }
 
-/* Frames are added up where they were taken from. */
+/* Adds frames up where they were taken from. */
 static ul_value_id add_frames(struct ul_gradient *gradient, ul_value_id frames, int64_t step,
                               const struct ul_type *signal)
 {
@@ -128,7 +129,7 @@ enum ul_status ul_gradient_stft(struct ul_gradient *gradient)
 
 /* ---- Det ---- */
 
-/* All rows (or columns) but one, for each of them: dimension `axis` becomes two. */
+/* Takes all rows (or columns) but one, for each of them: dimension `axis` becomes two. */
 static ul_value_id leave_out(struct ul_gradient *gradient, ul_value_id value, uint32_t axis,
                              int64_t size)
 {
@@ -146,8 +147,8 @@ static ul_value_id leave_out(struct ul_gradient *gradient, ul_value_id value, ui
     return ul_gradient_infer(gradient, node);
 }
 
-/* An element has the determinant of the others' rows and columns, with its sign: which is there
- * for singular matrices too. */
+/* The gradient of an element is the determinant of the other rows and columns, with its sign.
+ * Unlike a formula with the inverse, it also holds for singular matrices. */
 enum ul_status ul_gradient_det(struct ul_gradient *gradient)
 {
     enum { MAX_SIZE = 16 };

@@ -141,7 +141,7 @@ static ul_kx edge_bin(struct ul_lower *lower, ul_node_id node, ul_kx i)
     return ul_kx_unary(k, UL_KX_FLOOR, bin);
 }
 
-/* A triangle from the left edge over the centre to the right one; where left and centre share a
+/* A triangle from the left edge over the centre to the right edge; where left and centre share a
  * bin, that bin is 1. */
 ul_kx ul_map_mel_weight_matrix(struct ul_lower *lower, ul_node_id node, uint32_t output,
                                const ul_kx *index)

@@ -34,7 +34,7 @@ static void slice_axis(struct ul_box *box, uint32_t axis, int64_t dim, int64_t b
     uint64_t stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
     uint64_t count = span == 0 ? 0 : (span - 1) / stride + 1;
     box->count[axis] = (int64_t)count;
-    /* With fewer than two elements the step says nothing and may be absurd. */
+    /* With fewer than two elements the step means nothing and may be absurd. */
     box->step[axis] = count > 1 ? step : 1;
     box->begin[axis] = count > 0 ? begin : 0;
 }
@@ -89,7 +89,7 @@ static int64_t constant(const struct ul_graph *graph, const struct ul_node *node
     return ul_tensor_get_int(graph->values[node->inputs[input]].tensor, at);
 }
 
-/* The same box again, of constants that the rule has checked. */
+/* Gives the same box again, from constants that the rule has checked. */
 void ul_slice_box(const struct ul_graph *graph, const struct ul_node *node, struct ul_box *box)
 {
     const struct ul_type *input = &graph->values[node->inputs[0]].type;
@@ -227,7 +227,8 @@ bool ul_view_split(const struct ul_graph *graph, const struct ul_node *node, uin
     return true;
 }
 
-/* Along a dimension that is taken whole, whatever the node says of it holds for a part too. */
+/* Along a dimension that is taken whole, everything that the node says of it holds for a part
+ * too. */
 bool ul_split_rule_slice(struct ul_split_rule *split)
 {
     const struct ul_type *input = ul_split_rule_input_type(split, 0);

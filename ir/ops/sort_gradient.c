@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient of TopK: back to where the elements were. */
+/* The gradient of TopK goes back to where the elements were. */
 #include "ir/ops/hooks.h"
 
 #include "ir/ops/check.h"

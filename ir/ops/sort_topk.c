@@ -44,7 +44,7 @@ struct top_k {
     uint32_t values, places;    /* arrays */
 };
 
-/* Does `a` stand strictly before `b` in the result? */
+/* Whether `a` comes strictly before `b` in the result. */
 static ul_kx is_before(const struct top_k *t, ul_kx a, ul_kx b)
 {
     struct ul_kernel *k = t->lower->kernel;
@@ -90,7 +90,7 @@ static void close_lines(const struct top_k *t)
 
 /* insertion */
 
-/* Moves list elements from `slot` - 1 downwards back by one while x stands before them. */
+/* Moves list elements from `slot` - 1 downwards back by one while x comes before them. */
 static void make_room(const struct top_k *t, uint32_t slot, ul_kx x)
 {
     struct ul_kernel *k = t->lower->kernel;
@@ -167,7 +167,7 @@ static void merge_runs(const struct top_k *t, const struct merge *m)
     ul_ks_end(k);
 }
 
-/* Merges neighbouring runs of `width`; an odd one at the end is copied as one of two, the other
+/* Merges neighbouring runs of `width`; an odd run at the end is copied, as a run whose neighbour is
  * empty. */
 static void merge_pass(const struct top_k *t, ul_kx from, ul_kx width)
 {

@@ -75,7 +75,7 @@ void ul_taps_cubic_slopes(struct ul_kernel *kernel, double a, ul_kx ratio, ul_kx
     slopes[3] = ul_kx_unary(kernel, UL_KX_NEG, far_slope(kernel, a, ul_kx_add(kernel, rest, one)));
 }
 
-/* One element, with the conditions of its taps. */
+/* Loads one element, under the conditions of its taps. */
 static ul_kx element(struct ul_lower *lower, ul_value_id value, const struct ul_taps *taps,
                      const ul_kx *index, ul_kx condition)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of elementwise operators by the texts of their rows. */
+/* Gradients of elementwise operators by the texts in their rows. */
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/hooks.h"
@@ -32,7 +32,8 @@ enum ul_status ul_infer_derivative(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* The gradient has the output's shape, so what it is computed from broadcasts to that of g. */
+/* The gradient has the output's shape, so the operands that it is computed from broadcast to the
+ * shape of g. */
 enum ul_status ul_infer_gradient(struct ul_infer *infer)
 {
     const struct ul_type *g = ul_infer_input(infer, 0);
@@ -56,10 +57,10 @@ enum ul_status ul_infer_gradient(struct ul_infer *infer)
 /* Operands of texts, by their letters. */
 struct operands {
     ul_kx of['z' - 'a' + 1];
-    enum ul_dtype dtype; /* of the first that is there */
+    enum ul_dtype dtype; /* of the first operand that is there */
 };
 
-/* What the node reads: a letter for each input from the first on, then a b c. */
+/* Loads what the node reads: a letter for each input from the first on, then a b c. */
 static void load_operands(struct ul_lower *lower, ul_node_id node, const char *letters,
                           const ul_kx *index, struct operands *operands)
 {
@@ -102,7 +103,7 @@ ul_kx ul_map_gradient(struct ul_lower *lower, ul_node_id node, uint32_t output, 
     return build_text(lower, node, row->gradients[of], &operands);
 }
 
-/* The shape that the operands have together. */
+/* Gives the shape that the operands have together. */
 enum ul_status ul_infer_mask(struct ul_infer *infer)
 {
     struct ul_type all = {.rank = 0};
@@ -140,7 +141,7 @@ ul_kx ul_map_mask(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
 
 /* ---- Gradients that are known ---- */
 
-/* g times what is known, where g is not 1. */
+/* g times the known factor, where g is not 1. */
 enum ul_status ul_gradient_known(struct ul_gradient *gradient)
 {
     ul_value_id g = ul_gradient_of(gradient, 0);

@@ -23,7 +23,8 @@
 
 enum { NUMBERS, PARAMETER, GRADIENT, STATE };
 
-/* As torch has them, and of Adam-mini its authors; of states of 8 bits, scales lie beside codes. */
+/* States are named as torch names them and, for Adam-mini, as its authors do; a state of 8 bits has
+ * its scales beside its codes. */
 size_t ul_training_find_owner(const char *name)
 {
     static const char *const states[] = {"momentum", "exp_avg",  "exp_avg_sq", "row_var",
@@ -41,19 +42,19 @@ size_t ul_training_find_owner(const char *name)
     return 0;
 }
 
-/* Which input the gradient is multiplied by, if it is there. */
+/* The input that the gradient is multiplied by, if there is one. */
 static uint32_t scale_input(const struct ul_node *node)
 {
     return STATE + node->output_count - 1;
 }
 
-/* Behind it, the key of a step that rounds by chance. */
+/* Whether the step rounds by chance: its key then follows the scale. */
 static bool rounds(const struct ul_node *node, uint32_t scale)
 {
     return node->input_count > scale + 1;
 }
 
-/* The two behind the states, where they are there. */
+/* Checks the two inputs after the states, where they are there. */
 static enum ul_status check_last(struct ul_infer *infer, uint32_t scale)
 {
     if (scale < infer->node->input_count && infer->node->inputs[scale] != UL_NONE) {
@@ -112,7 +113,7 @@ ul_kx ul_map_accumulate(struct ul_lower *lower, ul_node_id node, uint32_t output
     return ul_kx_select(k, begins, added, sum);
 }
 
-/* What is rounded by chance is so by its place in the whole. */
+/* Rounding by chance depends on an element's place in the whole, so such updates are not split. */
 bool ul_split_rule_update(struct ul_split_rule *split)
 {
     if (rounds(split->node, scale_input(split->node)))
@@ -141,7 +142,7 @@ static ul_kx load(const struct update *u, uint32_t input)
     return ul_lower_load(u->lower, u->node->inputs[input], u->index);
 }
 
-/* A number of the step, computed in f64 by the caller, in the parameter's type. */
+/* Loads a number of the step, which the caller computed in f64, in the parameter's type. */
 static ul_kx step_number(const struct update *u, uint32_t which)
 {
     ul_kx at = ul_kx_index_const(u->kernel, which);
@@ -178,7 +179,7 @@ static struct update update_begin(struct ul_lower *lower, ul_node_id node, const
     return u;
 }
 
-/* The gradient, multiplied, within its bounds, and with the decay that is part of it. */
+/* The gradient, multiplied, clipped to its bounds, and with the decay that is part of it. */
 static ul_kx gradient_of(const struct update *u, bool decays)
 {
     double bound = attribute(u, "clip_value"), decay = attribute(u, "weight_decay");
@@ -195,7 +196,7 @@ static ul_kx gradient_of(const struct update *u, bool decays)
     return g;
 }
 
-/* The parameter after decay that is no part of the gradient. */
+/* The parameter after the decay that is not part of the gradient. */
 static ul_kx decayed(const struct update *u)
 {
     double decay = attribute(u, "weight_decay");
@@ -206,8 +207,8 @@ static ul_kx decayed(const struct update *u)
     return ul_kx_mul(u->kernel, w, ul_kx_sub(u->kernel, one, lost));
 }
 
-/* What the step made, or, of a node that may skip steps, what was there where nothing is learned.
- */
+/* What the step computed or, in a node that may skip steps, the old value where nothing is
+ * learned. */
 static ul_kx made_or(const struct update *u, ul_kx made, ul_kx old)
 {
     struct ul_kernel *k = u->kernel;
@@ -218,8 +219,8 @@ static ul_kx made_or(const struct update *u, ul_kx made, ul_kx old)
     return ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, number, zero), made, old);
 }
 
-/* A parameter next to x that bf16 has, the lower or the upper one, each as likely as x is near to
- * it: random bits are added to those that go. What is no number stays. */
+/* Gives one of the two bf16 numbers next to x, with a probability that grows the nearer x is to it:
+ * random bits are added to those that will be cut. Values that are not numbers stay as they are. */
 static ul_kx round_by_chance(const struct update *u, ul_kx x)
 {
     struct ul_kernel *k = u->kernel;
@@ -233,12 +234,13 @@ static ul_kx round_by_chance(const struct update *u, ul_kx x)
     ul_kx draw = ul_kx_random(k, counter, ul_random_seed(u->lower->graph, u->node));
     ul_kx low = ul_kx_binary(k, UL_KX_AND, draw, ul_kx_int(k, UL_U32, 0xFFFF));
     ul_kx bits = ul_kx_add(k, ul_kx_bitcast(k, UL_U32, x), low);
-    /* Drawn in any case: compilers make no vectors of a draw that depends. */
+    /* It is drawn in any case, since compilers do not vectorise a draw that depends on a
+     * condition. */
     bits = ul_ks_let(k, ul_kx_binary(k, UL_KX_AND, bits, ul_kx_int(k, UL_U32, 0xFFFF0000)));
     return ul_kx_select(k, ul_kx_unary(k, UL_KX_ISNAN, x), x, ul_kx_bitcast(k, UL_F32, bits));
 }
 
-/* The same of an output of a map. */
+/* Does the same for an output of a map. */
 static ul_kx finish(const struct update *u, uint32_t output, ul_kx made)
 {
     made = output == 0 ? round_by_chance(u, made) : made;
@@ -259,7 +261,7 @@ ul_kx ul_map_update_sgd(struct ul_lower *lower, ul_node_id node, uint32_t output
     return finish(&u, 0, descend(&u, load(&u, PARAMETER), gradient_of(&u, true)));
 }
 
-/* State m: momentum * m + g, of which the first step's is g. */
+/* State m: momentum * m + g; after the first step it is g. */
 ul_kx ul_map_update_momentum(struct ul_lower *lower, ul_node_id node, uint32_t output,
                              const ul_kx *index)
 {
@@ -275,7 +277,7 @@ ul_kx ul_map_update_momentum(struct ul_lower *lower, ul_node_id node, uint32_t o
 }
 
 /* States: the mean m and the mean square v of gradients. decoupled: AdamW. Output 0 is the
- * parameter, the others are states. */
+ * parameter, the others are the states. */
 static ul_kx adam(const struct update *u, uint32_t output)
 {
     struct ul_kernel *k = u->kernel;
@@ -301,7 +303,8 @@ ul_kx ul_map_update_adam(struct ul_lower *lower, ul_node_id node, uint32_t outpu
     return finish(&u, output, adam(&u, output));
 }
 
-/* The sign of a mean; the state is another mean (Chen et al., arXiv 2302.06675, algorithm 2). */
+/* Moves by the sign of a mean; the state is another mean (Chen et al., arXiv 2302.06675, algorithm
+ * 2). */
 static ul_kx lion(const struct update *u, uint32_t output)
 {
     struct ul_kernel *k = u->kernel;
@@ -327,7 +330,7 @@ ul_kx ul_map_update_lion(struct ul_lower *lower, ul_node_id node, uint32_t outpu
 
 enum { CODES = UL_UPDATE_CODES, DECADES = 7 };
 
-/* States stand in this order: first their codes and largest magnitudes, one after the other, then
+/* States are in this order: first their codes and largest magnitudes, one after the other, then
  * their tables. */
 static uint32_t states_of(const struct ul_node *node)
 {
@@ -349,7 +352,7 @@ static uint32_t bytes_scale_input(const struct ul_node *node)
     return STATE + 3 * states_of(node);
 }
 
-/* The first is a mean, the other one of squares. */
+/* The first state is a mean, and so signed; the other is a mean of squares. */
 static bool is_signed_state(uint32_t state)
 {
     return state == 0;
@@ -441,12 +444,12 @@ struct bytes {
     ul_kx begin; /* of the block, along the axis, */
     int64_t count;
     ul_kx old[MAX_STATES];
-    /* Variables: bits of magnitudes, which have their order, NaN last. As numbers compilers make no
-     * vectors of the largest. */
+    /* Variables: the bits of magnitudes, which compare in the same order, with NaN last. Compilers
+     * do not vectorise the maximum of floats. */
     uint32_t largest[MAX_STATES];
 };
 
-/* The states of the element that the loops are at. */
+/* Loads the states of the element that the loops are at. */
 static void load_states(struct bytes *b)
 {
     struct ul_kernel *k = b->u.kernel;
@@ -459,7 +462,7 @@ static void load_states(struct bytes *b)
     }
 }
 
-/* Loops over the elements of the block, which they leave open. */
+/* Opens loops over the elements of the block. */
 static void open_elements(struct bytes *b, uint32_t flags)
 {
     struct ul_kernel *k = b->u.kernel;
@@ -476,16 +479,16 @@ static void close_elements(struct bytes *b)
         ul_ks_end(b->u.kernel);
 }
 
-/* Which of the numbers from 0 on is next to a magnitude of at most 1: found by its decade. Within
- * one numbers are the middles of equal parts, `factor` for each unit, so that its part is what lies
- * nearest. */
+/* Which of the numbers from 0 on is nearest to a magnitude of at most 1: found by its decade.
+ * Within a decade, numbers are the middles of equal parts, `factor` parts for each unit, so that
+ * the part a magnitude is in has the nearest number. */
 static ul_kx find_magnitude(struct ul_kernel *k, bool is_signed, ul_kx size)
 {
     int64_t first = 1; /* number of the decade */
-    double below = 0;  /* the largest number that is less than all of the decade */
+    double below = 0;  /* the largest number below the decade */
     ul_kx found = ul_kx_float(k, UL_F32, 0);
     for (int decade = 0; decade <= DECADES; decade++) {
-        bool is_one = decade == DECADES; /* 1 itself */
+        bool is_one = decade == DECADES; /* the number 1 itself */
         int64_t count = is_one ? 1 : part_count(is_signed, decade);
         double low = is_one ? 1 : middle_of(is_signed, decade, 0);
         double factor = is_one ? 0 : (double)count / (0.9 * pow(10, decade - DECADES + 1));
@@ -496,7 +499,8 @@ static ul_kx find_magnitude(struct ul_kernel *k, bool is_signed, ul_kx size)
         part = ul_kx_unary(k, UL_KX_FLOOR, ul_kx_binary(k, UL_KX_MIN, part, high));
         part = ul_kx_binary(k, UL_KX_MAX, part, ul_kx_float(k, UL_F32, 0));
         ul_kx border = ul_kx_float(k, UL_F32, (below + low) / 2);
-        /* Both are there in any case: compilers make no vectors of what depends. */
+        /* Both are computed in any case, since compilers do not vectorise what depends on a
+         * condition. */
         part = ul_ks_let(k, ul_kx_add(k, part, ul_kx_float(k, UL_F32, (double)first)));
         found = ul_ks_let(k, ul_kx_select(k, ul_kx_binary(k, UL_KX_LE, border, size), part, found));
         first += count;
@@ -505,7 +509,7 @@ static ul_kx find_magnitude(struct ul_kernel *k, bool is_signed, ul_kx size)
     return ul_ks_let(k, ul_kx_cast(k, UL_I32, found));
 }
 
-/* The code next to a part, from -1 or 0 to 1. */
+/* The code nearest to a part, from -1 or 0 to 1. */
 static ul_kx find_code(struct ul_kernel *k, bool is_signed, ul_kx part)
 {
     if (!is_signed)
@@ -513,13 +517,13 @@ static ul_kx find_code(struct ul_kernel *k, bool is_signed, ul_kx part)
     const int64_t zero = CODES / 2 - 1;
     ul_kx at = find_magnitude(k, true, ul_kx_unary(k, UL_KX_ABS, part));
     ul_kx below = ul_kx_binary(k, UL_KX_MAX, ul_kx_sub(k, ul_kx_int(k, UL_I32, zero), at),
-                               ul_kx_int(k, UL_I32, 0)); /* there is no -1 */
+                               ul_kx_int(k, UL_I32, 0)); /* there is no code for -1 */
     ul_kx above = ul_kx_add(k, at, ul_kx_int(k, UL_I32, zero));
     return ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, part, ul_kx_float(k, UL_F32, 0)), below,
                         above);
 }
 
-/* What the step leaves of an element. */
+/* Stores what the step leaves of an element. */
 static void store_element(struct bytes *b, const ul_kx *factors)
 {
     struct ul_kernel *k = b->u.kernel;
@@ -538,7 +542,7 @@ static void store_element(struct bytes *b, const ul_kx *factors)
     }
 }
 
-/* Bits of the magnitude that a state of the element will have. */
+/* The bits of the magnitude that a state of the element will have. */
 static ul_kx next_size(const struct bytes *b, uint32_t state)
 {
     struct ul_kernel *k = b->u.kernel;
@@ -567,8 +571,8 @@ static int64_t elements_of(const struct bytes *b)
     return count;
 }
 
-/* Loops over the elements from `first` on, by several threads. The caller ends the loop. Returns
- * the loop's index. */
+/* Opens a loop over the elements from `first` on, shared by several threads. The caller ends the
+ * loop. Returns the loop's index. */
 static ul_kx open_shared(struct bytes *b, ul_kx first, int64_t count)
 {
     struct ul_kernel *k = b->u.kernel;
@@ -593,7 +597,7 @@ static void add_largest(struct bytes *b, const uint32_t *partial, ul_kx first, i
     ul_ks_end(k);
 }
 
-/* On a device a thread would read its block alone, far from what its neighbours read. */
+/* On a device a thread would read its block alone, far from where its neighbours read. */
 static void find_largest_by_team(struct bytes *b)
 {
     struct ul_kernel *k = b->u.kernel;
@@ -648,8 +652,8 @@ static void update_block(struct bytes *b)
     close_elements(b);
 }
 
-/* Whole groups first, then what is left: loops of constant length, of which it is seen that blocks
- * are apart. */
+/* Takes whole groups first, then what is left: loops of constant length, so that compilers see that
+ * blocks do not overlap. */
 static void update_row(struct bytes *b, int64_t group)
 {
     struct ul_kernel *k = b->u.kernel;

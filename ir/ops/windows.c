@@ -14,7 +14,7 @@
 
 enum { IMAGE_RANK = 4, WINDOWS_RANK = 3 };
 
-/* Attributes as inference has checked them; `image` NULL: input 0 is the image. */
+/* The attributes, as inference has checked them; `image` NULL: input 0 is the image. */
 struct windows {
     const int64_t *image, *sizes, *shifts;
     bool turned;
