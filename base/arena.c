@@ -83,7 +83,7 @@ void *ul_arena_alloc(struct ul_arena *arena, uint64_t size_bytes)
     if (block == NULL || block->capacity_bytes - block->used_bytes < wanted) {
         struct ul_arena_block *fresh = block_new(arena, wanted);
         if (block != NULL && wanted > MAX_BLOCK_BYTES / 4) {
-            /* A big request gets its own block behind the current one, which stays in use. */
+            /* A big request gets its own block after the current one, which stays in use. */
             fresh->next = block->next;
             block->next = fresh;
         } else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adding nodes to a graph, one behind the other, at a place in a block's order.
+/* Adding nodes to a graph, one after the other, at a place in a block's order.
  *
  * Invariants: what is added stands before what stood at the place; its first output bears the name
  * of the node, further ones `name:k`. No type is inferred: the caller says it, or inference will.

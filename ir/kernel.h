@@ -211,7 +211,7 @@ struct ul_contraction {
  *
  *     result(element) = sum over keys of weight * value(key, element) / sum over keys of weight
  *
- * then the epilogue for each element. Keys come in parts, one behind the other. The statements of
+ * then the epilogue for each element. Keys come in parts, one after the other. The statements of
  * `before` and `epilogue` belong to no list of the kernel.
  *
  * Three other kinds make the gradient. They have one part, and a second product of each query and

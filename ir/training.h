@@ -138,7 +138,7 @@ static inline bool ul_training_keeps(const struct ul_training *training)
 /* After a weight's name and a slash: its factors; the input meets A first. */
 #define UL_TRAINING_LORA_A "lora_A"
 #define UL_TRAINING_LORA_B "lora_B"
-/* Bytes of what a checkpoint says of --quantize, with a zero behind it (runtime/lib/ul_model.h has
+/* Bytes of what a checkpoint says of --quantize, with a zero after it (runtime/lib/ul_model.h has
  * the same). */
 #define UL_TRAINING_QUANTIZE_BYTES 256
 /* The attribute of a Gather whose row of that number has no gradient. */

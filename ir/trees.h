@@ -7,7 +7,7 @@
  * where it is; its limit holds its weight, or, bit for bit, the number of its row of weights. Rows
  * [0, trees) are the roots.
  *
- * Invariants (ul_infer_trees): children stand behind their parents and inside the tables; features
+ * Invariants (ul_infer_trees): children stand after their parents and inside the tables; features
  * are columns of x; no tree of eight is deeper than the entry of these says.
  */
 #ifndef UL_IR_TREES_H

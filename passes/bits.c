@@ -8,7 +8,7 @@
  *
  * Problem: y is kept for its sign. Method: where views are known, a gradient that asks a condition
  * of its operands (a row's text of a mask), a condition that the backward pass forms of the forward
- * pass, and one that the forward pass has formed are packed in the forward pass, behind what they
+ * pass, and one that the forward pass has formed are packed in the forward pass, after what they
  * are formed of, if nothing else of the backward pass reads the bytes of that and a product stands
  * between. Packing reads y once more, and the backward pass does not. The planner keeps the bits,
  * or forms them again. They are packed along a dimension that is not the innermost in memory, so

@@ -9,7 +9,7 @@
  * leave the range of floats, and sums with a number so large that it may be there to round:
  * x + 12582912 - 12582912 is the nearest whole number. A BatchNormalization with
  * constants that finds no such node before it becomes a Mul and an Add, which fuse with anything.
- * Factors behind a MatMul, its bias and Transposes: bnfold_product.c.
+ * Factors after a MatMul, its bias and Transposes: bnfold_product.c.
  * Left undone: factors in front of a Conv; types other than f32 and f64. */
 #include "passes/bnfold_internal.h"
 
@@ -147,7 +147,7 @@ static uint32_t weight_channel(const struct ul_graph *graph, const struct ul_nod
     return (uint32_t)(group * second + element / inner % second);
 }
 
-/* Weights stay in range, and a sum loses next to nothing of what is added to it. */
+/* Weights stay in range, and a sum loses hardly anything of what is added to it. */
 static bool is_moderate(const struct affine *affine, bool is_sum)
 {
     const double max_factor = 0x1p64;
@@ -319,7 +319,7 @@ static void expand(struct bnfold *bnfold, ul_block_id block, uint32_t at, ul_nod
     ul_node_become(graph, id, UL_OP_Add, terms, 2);
 }
 
-/* A factor behind a product: bnfold_product.c. */
+/* A factor after a product: bnfold_product.c. */
 static bool scale_product(struct bnfold *bnfold, ul_node_id id)
 {
     ul_value_id y = bnfold->graph->nodes[id].outputs[0];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Factors per channel behind a product, through its bias and Transposes (layer-scale):
+/* Factors per channel after a product, through its bias and Transposes (layer-scale):
  *
  *      Transpose(x W + b) * s  =  Transpose(x (W * s) + b * s)
  *

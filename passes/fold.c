@@ -102,7 +102,7 @@ static void find_sets(struct fold *fold)
 }
 
 /* Whether a program may compute something else than folding did. A node by itself is folded as it
- * runs, but for what it reads from other blocks. */
+ * runs, except for what it reads from other blocks. */
 static bool is_chosen(const struct fold *fold, uint32_t place)
 {
     const struct set *set = &fold->sets[ul_edit_find_head((uint32_t *)fold->parents, place)];

@@ -50,7 +50,7 @@ struct ul_fuse_trial {
     uint32_t members[UL_FUSE_NODES]; /* positions, ascending */
     uint32_t count;
     uint32_t anchor;                 /* index of the member that is no map, or UL_FUSE_NEVER */
-    ul_value_id hang[UL_FUSE_NODES]; /* the anchor's output that it hangs on, or UL_NONE */
+    ul_value_id hang[UL_FUSE_NODES]; /* the anchor's output that it depends on, or UL_NONE */
     bool front[UL_FUSE_NODES];       /* computed inside the anchor's loads */
 };
 

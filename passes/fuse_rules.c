@@ -5,12 +5,12 @@
  *      [ in its loads ] [anchor] [ in its stores ]
  *
  * - at most one node is no map: the anchor;
- * - behind the anchor: elementwise nodes of exactly its output's shape;
+ * - after the anchor: elementwise nodes of exactly its output's shape;
  * - in front of it: cheap elementwise nodes that nothing else reads, one operand of full shape; of
  *   what normalises rows also what says where these lie (Windows);
  * - maps alone: all results of one shape, and what is inlined is loaded about once per element;
  * - what is a call of the target's library alone, stays one, but a product where it and a pass over
- *   its result take longer than a kernel for both (GELU by erf, which no library has behind it);
+ *   its result take longer than a kernel for both (GELU by erf, which no library has after it);
  * - in front of a product nothing that would cost it tensor cores;
  * - what parts of a gradient make again (tiles_operand.c) stays a kernel of its own;
  * - what overwrites a weight is by itself: a program that trains runs its steps without it too.
@@ -44,7 +44,7 @@ static bool is_cheap(const struct ul_node *node)
     return (ul_op_get(node->op)->flags & UL_OP_COSTLY_MAP) == 0;
 }
 
-/* ---- Behind the anchor ---- */
+/* ---- After the anchor ---- */
 
 /* What `value` depends on: the anchor's output itself, or what its maker in the group depends
  * on. */
@@ -172,8 +172,8 @@ static bool loads_once(const struct ul_fuse *fuse, const struct ul_node *user, u
     return is_cheap(made_by) && loads <= elements;
 }
 
-/* The results of maps that are neither in front of the anchor nor behind it have one shape. With an
- * anchor there must be none but side chains that end in nodes behind it. */
+/* The results of maps that are neither in front of the anchor nor after it have one shape. With an
+ * anchor there must be none but side chains that end in nodes after it. */
 static bool check_results(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
 {
     const struct ul_type *result = NULL;

@@ -59,7 +59,7 @@ static enum ul_dtype find_dtype(const struct ul_graph *graph)
     return counts[UL_F16] >= counts[UL_BF16] ? UL_F16 : UL_BF16;
 }
 
-/* Looks at the bits of what it casts, or has a graph. */
+/* The node looks at the bits of what it casts, or has a graph. */
 static bool has_other(const struct ul_graph *graph)
 {
     for (uint32_t n = 0; n < graph->node_count; n++)
@@ -194,7 +194,7 @@ static bool is_factor_of_wide(const struct halves *halves, ul_value_id value)
     return false;
 }
 
-/* The node that made `old` makes `value` from now on, which a Cast made of it. */
+/* The node that made `old` makes `value` from now on, which a Cast used to make from it. */
 static void take_over(struct halves *halves, ul_value_id value, ul_value_id old)
 {
     struct ul_graph *graph = halves->graph;

@@ -285,7 +285,7 @@ static void rule_out(struct infer *infer, ul_node_id id, uint32_t which, const c
     count_uses(infer);
 }
 
-/* Infers both branches, one of which may be impossible in files that are made for several
+/* Infers both branches, of which one may be impossible in files that are made for several
  * shapes. */
 static enum ul_status infer_branches(struct infer *infer, ul_node_id id, uint32_t depth)
 {

@@ -59,7 +59,7 @@ void ul_inline_block(const struct ul_pass *pass, ul_block_id block_id, uint32_t 
 /* ---- What is trained ---- */
 
 /* Whether a node, or a block in it, reads a value that depends on a parameter; values that its
- * blocks make of such ones are marked on the way. */
+ * blocks compute from these are marked on the way. */
 static bool reads_trained(const struct ul_graph *graph, bool *moves, ul_node_id id)
 {
     const struct ul_node *node = &graph->nodes[id];

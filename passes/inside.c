@@ -12,7 +12,7 @@
  * the maps that make it, in its own group. Groups stand already, so that all other kernels are
  * those of the program without --inside. What is computed so has the bits of y: both are rounded by
  * the same operations, and nothing between the operators of the maps is a product that a compiler
- * may fuse with the sum behind it in one kernel and not in another (ul_maps_is_closed, is_apart).
+ * may fuse with the sum after it in one kernel and not in another (ul_maps_is_closed, is_apart).
  * That sums are formed in the same order is checked when the program is built: the step of a copy
  * is a piece of what it was ("ul_piece_of"). Left undone: what is read through views (transposed
  * operands of products), maps of several large values, and products of the forward pass, beside

@@ -8,7 +8,7 @@
  * - products and convolutions of scaled integers become sums of integers, a bias and a factor
  *   (integers_sums.c): ConvInteger, MatMulInteger, ConvTransposeInteger -> Add -> Cast -> Mul;
  * - a QuantizeLinear of sums of such, through Relu and Clip, becomes one Rescale
- *   (integers_rescale.c), which fuses behind them;
+ *   (integers_rescale.c), which fuses after them;
  * - movements are done on integers (integers_move.c);
  * - functions of one 8-bit value become tables (integers_table.c), and means sums and a Rescale
  *   (integers_mean.c), in a walk at the end.

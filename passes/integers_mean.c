@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Means of 8-bit integers as sums in 32 bits, with the number of terms in the scale behind them.
+/* Means of 8-bit integers as sums in 32 bits, with the number of terms in the scale after them.
  *
  * Over whole axes they are a ReduceSum. Over windows AveragePool is a convolution of each channel
  * with ones, which take no bytes; where windows hang over the edge the number of terms depends on
@@ -54,8 +54,7 @@ static int64_t covered(const struct mean *mean, uint32_t d, int64_t o)
     return after > before ? after - before : 0;
 }
 
-/* There is something to sum, the sums stay in 32 bits, and factors are no more than the terms that
- * there may be. */
+/* There is something to sum, the sums stay in 32 bits, and there are at most MAX_TERMS factors. */
 static bool has_window_sums(const struct ul_integers *integers, const struct mean *mean)
 {
     const struct ul_pool *pool = &mean->pool;

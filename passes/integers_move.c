@@ -59,7 +59,7 @@ static bool moved_axis(const struct ul_node *node, const struct ul_scaled *scale
 
 enum { MAX_INPUTS = 5 };
 
-/* A movement as integers have it: its inputs, but for the first. */
+/* The movement's inputs as integers have them, except for the first. */
 struct movement {
     enum ul_op op;
     ul_value_id inputs[MAX_INPUTS];

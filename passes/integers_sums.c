@@ -37,7 +37,7 @@ struct sums {
     bool is_constant; /* base is */
     bool is_wide;
     uint32_t channels, groups; /* of the result; channels count all groups */
-    uint32_t trailing;         /* dimensions of the result behind its channels */
+    uint32_t trailing;         /* dimensions of the result after its channels */
     uint64_t terms;            /* of a sum */
     double *scales, *offsets;  /* for each channel: sx sw; c */
     double *rest;              /* the part of the bias that is no whole number of scales; NULL:

@@ -12,7 +12,7 @@
  * of the whole. Each number is the same sum of the same terms.
  *
  * It is to cost nothing else: neither a byte of the live sum, nor a copy where a view was, nor what
- * was fused with a product. That is seen in the graphs that the rows behind make of both, in the
+ * was fused with a product. That is seen in the graphs that the later rows make of both, in the
  * order in which they stand (join_judge.c); members that cost something leave, and all is done
  * again without them.
  *

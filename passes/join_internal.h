@@ -22,7 +22,7 @@ struct ul_join_member {
 struct ul_join_set {
     uint32_t count;
     struct ul_join_member members[UL_JOIN_MEMBERS];
-    uint32_t tensor_count; /* members that the tensors below were made of */
+    uint32_t tensor_count; /* members that the tensors below were made from */
     const struct ul_tensor *weight_tensor, *bias_tensor;
     ul_node_id product, sum, split;
     ul_value_id weight, bias, result;
@@ -37,7 +37,7 @@ struct ul_join {
 
 /* join_judge.c */
 
-/* What the passes after this one make of a graph. */
+/* What the passes after this one do to a graph. */
 struct ul_join_future {
     struct ul_graph graph;
     struct ul_steps steps;

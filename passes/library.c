@@ -7,7 +7,7 @@
  * The library forms the sums of queries from the result by itself, and writes slopes of all scores
  * into its scratch. Y lives a step longer for the call, and the scratch is planned whatever runs.
  *
- * ReLU, behind a product:
+ * ReLU, after a product:
  *      dy = dz w^T                              dy = dz w^T
  *      dx = y <= 0 ? 0 : dy                     dx = y <= 0 ? 0 : dy     {ul_has_room}
  * The library forms dx at once from bits, which the call writes into its scratch

@@ -16,7 +16,7 @@
  * of two matrices: left [d0, rank] and right [rank, d1 ...]. Which of them is A, that x meets
  * first, follows from the first product: a MatMul has w as [inputs, outputs], a Gemm with transB
  * and a Conv have [outputs, inputs ...]. A convolution has one of `rank` channels in w's place,
- * and behind it one of a single place.
+ * and after it one of a single place.
  *
  * Left undone: convolutions of several groups, factors of tables that rows are looked up in, and
  * dropout in front of A. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What losses of classes are made of, whole or in pieces. */
+/* What losses of classes are made from, whole or in pieces. */
 #include "passes/loss_internal.h"
 
 ul_value_id ul_loss_sum(struct ul_gradient *make, ul_value_id value)

@@ -16,7 +16,7 @@
  * A step that is skipped runs the same kernels: updates read `numbers'` and choose by it, element
  * by element, so that neither the host nor a branch decides. So do states of the model itself,
  * which running statistics are (torch writes these in the forward pass, and loses a run by one
- * sample that overflows): they are written behind the last gradient, and of several runs of a step
+ * sample that overflows): they are written after the last gradient, and of several runs of a step
  * by the last, from what the others left in a state beside (ul_update_pending). Where such a state
  * alone is not finite it stays too: its forward pass overflowed, whatever the loss is scaled by.
  * Steps that were taken are counted here, since the corrections of Adam's means go by them

@@ -14,7 +14,7 @@ enum { UL_MAPS_MAX = 4 }; /* that are computed again for one operand */
 struct ul_maps {
     ul_node_id nodes[UL_MAPS_MAX];
     uint32_t count;
-    ul_value_id large; /* what they are made of */
+    ul_value_id large; /* what they are made from */
 };
 
 /* An elementwise node worth computing again for each load. */

@@ -51,7 +51,7 @@ static enum ul_status own_state(const struct modes *modes, ul_node_id node, uint
     return UL_OK;
 }
 
-/* The running statistic follows `current`, which has its shape but for dimensions of 1. */
+/* The running statistic follows `current`, which has the same shape, except for dimensions of 1. */
 static enum ul_status add_running(struct modes *modes, ul_node_id node, uint32_t input,
                                   ul_value_id current, double momentum, double correction)
 {

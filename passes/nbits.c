@@ -14,7 +14,7 @@
  * index of one, or of all: `scale_k` numbers along k and `scale_n` along n have one. Where that is
  * blocks along k, bytes of weights are cut as these are. A constant with axes of a batch is a
  * product for each of its matrices, one that stands first is multiplied transposed, and what Gemm
- * does behind its product are nodes behind it. Signed weights are shifted by half their range,
+ * does after its product are nodes after it. Signed weights are shifted by half their range,
  * which zero points take up; floats of 4 and 8 bits stay the codes that they are. And scales and
  * zero points of all MatMulNBits are turned, [n, blocks] to [blocks, n]: kernels go along n.
  * Where rows of a table are columns of a product, as of tied embeddings, a Gather reads what the
@@ -112,7 +112,7 @@ static void turn_tables(const struct ul_pass *pass, ul_node_id id)
 
 /* ---- products ---- */
 
-/* What was made from a constant each row of which is a column of a product. */
+/* What was made from a constant whose every row is a column of a product. */
 struct rows {
     ul_value_id sources[3], inputs[4]; /* those of DequantizeLinear; those of MatMulNBits */
     int64_t zero;

@@ -7,7 +7,7 @@
 #include "ir/build.h"
 #include "passes/passes_internal.h"
 
-/* A constant that is scaled, or that floats are made of. */
+/* A constant that is scaled, or that floats are made from. */
 struct ul_nbits_source {
     const struct ul_node *node; /* the node that scales it: DequantizeLinear, Dequantize, Mul;
                                    NULL: none */

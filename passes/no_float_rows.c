@@ -105,7 +105,7 @@ bool ul_no_float_softmax(struct ul_integers *integers, ul_node_id id)
 
 enum {
     MAX_ROW = 1 << 14, /* elements: sums of squares stay in 32 bits */
-    ROOT_BITS = 12,    /* of a root behind the point, at most; */
+    ROOT_BITS = 12,    /* of a root after the point, at most; */
     MIN_ROOT_BITS = 4, /* at least */
     NORMAL_BITS = 16,  /* of a normalised element */
     BIAS_BITS = 12

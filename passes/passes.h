@@ -103,7 +103,7 @@ const char *ul_quantize_type(uint32_t index, uint32_t *bits);
 
 /* layout.c */
 
-/* What the pass lays out alike, and what a convolution hands to the model as it is. */
+/* What the pass lays out alike, and what a convolution passes to the model as it is. */
 struct ul_layout_regions {
     uint32_t count;
     const char **names;  /* per region: for ul_passes_options.row_major; or NULL */

@@ -50,7 +50,7 @@ ul_value_id ul_edit_add_array(struct ul_graph *graph, const char *name, const st
                               const double *numbers);
 ul_value_id ul_edit_add_numbers(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
                                 const double *numbers, uint32_t count, uint32_t rank);
-/* A state each element of which begins with this number; flags beside UL_VALUE_PERSISTENT. */
+/* A state whose every element begins with this number; flags beside UL_VALUE_PERSISTENT. */
 ul_value_id ul_edit_add_state(struct ul_graph *graph, const char *name, const struct ul_type *type,
                               uint32_t flags, double number);
 /* Makes the value overwrite the state, as an output of the model. */
@@ -137,7 +137,7 @@ void ul_fold_as_program(struct ul_pass *pass, const ul_node_id *nodes, uint32_t 
 
 /* fold_step.c */
 
-/* A step all of whose operands are known: the nodes of one group, or a single one. */
+/* A step whose operands are all known: the nodes of one group, or a single one. */
 struct ul_fold_step {
     const ul_node_id *nodes;
     uint32_t count;

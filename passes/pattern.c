@@ -26,7 +26,7 @@
 /* The first turn takes the rows of text, the second what their results make possible. */
 enum { ROWS, ATTENTION, TURNS };
 
-/* The types of the values are those that operators make of their operands. */
+/* The types of the values are those that operators give for their operands. */
 static bool types_hold(const struct ul_pattern *pattern, ul_node_id id)
 {
     struct ul_graph *graph = pattern->graph;

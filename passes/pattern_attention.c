@@ -10,7 +10,7 @@
  * or a Where with a number so low that a score added to it changes nothing. Those that hide exactly
  * the later keys become an attribute where a hidden key counts for nothing in any row: by -inf, or
  * by such a number where nothing else can hide what the query sees. A Where that puts zeros in
- * place of NaN behind the Softmax (queries that see no key) becomes an attribute too, and a Drop of
+ * place of NaN after the Softmax (queries that see no key) becomes an attribute too, and a Drop of
  * the weights, in front of the second product, an operand: what it draws does not depend on who
  * draws it. Keys and values that are repeated for several heads are taken as they were before. The
  * lowest number of f16 is no such number, but means -inf alone, where each row is known to keep a

@@ -9,8 +9,8 @@
 
 /* ---- Steps ---- */
 
-/* The value half of whose last dimension a view has, every `step`-th element from `begin` on; the
- * view may have other readers, and stays. */
+/* The value from which a view takes half of the last dimension, every `step`-th element from
+ * `begin` on; the view may have other readers, and stays. */
 static ul_value_id before_part(const struct ul_pattern *pattern, ul_value_id value, bool is_second,
                                bool is_interleaved)
 {
@@ -98,7 +98,7 @@ static bool broadcasts(const struct ul_pattern *pattern, const struct ul_slots *
            (own->dtype == of->dtype && ul_broadcast(of, own, &both) && ul_type_equal(&both, of));
 }
 
-/* Scale and bias lie along the axes that are reduced; epsilon is none that is taken away. */
+/* Scale and bias are along the axes that are reduced, and epsilon is not negative. */
 static bool is_norm(const struct ul_pattern *pattern, const struct ul_slots *slots)
 {
     const struct ul_type *type = type_of(pattern, slots, 'x');

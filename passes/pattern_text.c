@@ -35,7 +35,7 @@ struct state {
 struct match {
     struct ul_pattern *pattern;
     const struct ul_pattern_row *row;
-    const char *result; /* of the row, behind "->" */
+    const char *result; /* of the row, after "->" */
 };
 
 static bool solve(const struct match *match, const struct state *state);
@@ -103,7 +103,7 @@ static char loosest(struct span text)
     return found;
 }
 
-/* The name at the beginning; *text goes on behind it. */
+/* The name at the beginning; *text goes on after it. */
 static struct span take_name(struct span *text)
 {
     struct span name = {text->begin, text->begin};
@@ -114,7 +114,7 @@ static struct span take_name(struct span *text)
     return name;
 }
 
-/* What stands in brackets at the beginning; *text goes on behind it. Empty where there are none. */
+/* What stands in brackets at the beginning; *text goes on after it. Empty where there are none. */
 static struct span take_inner(struct span *text, char bracket)
 {
     while (text->begin < text->end && *text->begin == ' ')
@@ -324,7 +324,7 @@ static void apply_set(struct ul_pattern *pattern, const struct ul_slots *slots, 
 {
     struct ul_graph *graph = pattern->graph;
     struct span name = take_name(&text);
-    const char *what = text.begin + 1; /* behind "=" */
+    const char *what = text.begin + 1; /* after "=" */
     const char *key =
         ul_arena_printf(graph->arena, "%.*s", (int)(name.end - name.begin), name.begin);
     if (*what == '\'')

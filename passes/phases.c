@@ -3,7 +3,7 @@
  *
  * Problem: convolutions read constants of 8 or 16 bits as they are stored; a transposed one is a
  * call of a library that reads floats. Method: results whose places have the same remainder by the
- * stride (a phase) hang on the same taps of the kernel, so that each phase is a convolution by
+ * stride (a phase) depend on the same taps of the kernel, so that each phase is a convolution by
  * stride 1 with a part of the kernel, turned round; phases are further channels of one convolution,
  * whose results are then put side by side (one axis, stride 2, w of four taps):
  *
@@ -201,7 +201,7 @@ static ul_value_id repeat(const struct phases *phases, ul_value_id value, uint32
     return ul_nbits_add_weight(phases->graph, value, tensor->type.dtype, rank, dims, bytes);
 }
 
-/* Elementwise nodes behind the convolution read a constant so. */
+/* Elementwise nodes after the convolution read a constant so. */
 static ul_value_id repeat_for_followers(void *context, ul_value_id value)
 {
     const struct phases *phases = context;

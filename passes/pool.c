@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps that keep the order of numbers, behind the max-pooling that they feed.
+/* Maps that keep the order of numbers, after the max-pooling that they feed.
  *
  * Problem: in the backward pass of x -> Relu -> MaxPool, the gradient of Relu looks at its result
  * in all places, which is as large as x; so it is kept, or made once more from what x is made of.
@@ -38,7 +38,7 @@ static bool keeps_order(const struct ul_node *node)
            !(ul_node_get_float(node, unless_negative, 0) < 0);
 }
 
-/* The node in front of the pooling that can run behind it, or UL_NONE. */
+/* The node in front of the pooling that can run after it, or UL_NONE. */
 static ul_node_id find_map(const struct ul_graph *graph, const uint32_t *uses, ul_node_id pooling)
 {
     const struct ul_node *node = &graph->nodes[pooling];

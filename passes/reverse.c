@@ -118,7 +118,7 @@ void ul_reverse_want(struct ul_reverse *reverse, ul_node_id id)
     }
 }
 
-/* What is wanted and lies nearest behind a value, for messages. */
+/* The wanted value that comes nearest after a value, for messages. */
 static const char *wanted_behind(const struct ul_reverse *reverse, ul_value_id value)
 {
     const struct ul_graph *graph = reverse->graph;

@@ -31,7 +31,7 @@ void ul_reverse_init(struct ul_reverse *reverse, struct ul_pass *pass, uint32_t 
 void ul_reverse_clear(struct ul_reverse *reverse);
 /* Floats that gradients are formed of. */
 bool ul_reverse_takes(enum ul_dtype dtype);
-/* What the node makes of wanted floats is wanted too; call it for nodes in their order. */
+/* What the node computes from wanted floats is wanted too; call it for nodes in their order. */
 void ul_reverse_want(struct ul_reverse *reverse, ul_node_id node);
 /* UL_UNSUPPORTED: something wanted depends on the node, and its row has no rule. */
 enum ul_status ul_reverse_visit(struct ul_reverse *reverse, ul_node_id node) UL_MUST_CHECK;

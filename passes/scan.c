@@ -3,7 +3,7 @@
  *
  * Problem: a program takes the slices of a scanned value one after the other, so they must lie one
  * after the other. Method: Transposes around the node; those in front come before the body is
- * inferred, those behind after it, when the rank of the slices is known:
+ * inferred, the others after it, when the rank of the slices is known:
  *
  *      s -> Transpose -> Scan along axis 0 -> Transpose -> y
  *

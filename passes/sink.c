@@ -12,8 +12,8 @@
  *
  * Operands: one element; a row along the last axis, where that is the same in both shapes; and the
  * full shape, where a reshape of the operand needs no copy. A Transpose that moves axes of one
- * element alone is a reshape as well, and reshapes behind each other are one; of another Transpose,
- * an operand of full shape is one behind the same Transpose, or, where channels lie innermost, what
+ * element alone is a reshape as well, and reshapes one after another are one; of another Transpose,
+ * an operand of full shape is one after the same Transpose, or, where channels lie innermost, what
  * a convolution makes.
  * Bytes: what is stored is the same, with other coordinates. Not moved: what the model returns, as
  * a view cannot be returned. Left undone: operands that lie along other axes than the last. */

@@ -14,7 +14,7 @@
  * Networks repeat themselves, so what was chosen once is tried first where the steps around the
  * peak look the same. Where nothing helps since the steps around have been split already, those
  * splits are dropped for one that serves both. A chain may also begin or end inside a step, at a
- * neck, where less lies than the step makes: what is quantized there, and not any more behind it.
+ * neck, where less lies than the step makes: what is quantized there, and not any more after it.
  * Left undone: chains of more steps to either side; what recomputation would do; the scratch of
  * kernels. */
 #include "ir/view.h"

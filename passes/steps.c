@@ -113,8 +113,8 @@ static void add_if(struct ul_steps *steps, ul_node_id id, uint32_t region)
     }
 }
 
-/* Loop and Scan: what is carried comes before what is sliced, but for the number of the round and
- * the condition of a Loop, which come first of all. */
+/* Loop and Scan: what is carried comes before what is sliced, except for the number of the round
+ * and the condition of a Loop, which come first of all. */
 static void add_loop(struct ul_steps *steps, ul_node_id id, uint32_t region)
 {
     const struct ul_node *node = &steps->graph->nodes[id];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operands of tiles that are light work of the forward pass: each tile makes its own.
  *
- *      h = a w1;  y = Gelu(h);  z = y w2           y' = Gelu(h), behind the forward pass
+ *      h = a w1;  y = Gelu(h);  z = y w2           y' = Gelu(h), after the forward pass
  *      dw2 = y^T dz                                dw2 = y'^T dz
  *
  * Problem: y is read forwards and, much later, by the gradient alone; h is kept for the gradient of

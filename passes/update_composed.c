@@ -125,7 +125,7 @@ static ul_value_id mean_square(struct composed *c, uint32_t mask)
     return times(c, sum, 1 / count_of(&c->type, mask));
 }
 
-/* A state with the parameter's dimensions, but for those of `mask`, which have size 1. */
+/* A state with the parameter's dimensions, except for those of `mask`, which have size 1. */
 static ul_value_id add_state(struct composed *c, const char *name, uint32_t mask)
 {
     struct ul_type type = c->type;
@@ -308,7 +308,7 @@ static uint32_t find_summed(const struct ul_graph *graph, ul_value_id value)
     return mask;
 }
 
-/* The dimensions that share a state: all of a vector's; those behind the first one of what no
+/* The dimensions that share a state: all of a vector's; those after the first one of what no
  * product reads. */
 static uint32_t find_block(const struct composed *c)
 {

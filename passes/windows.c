@@ -9,7 +9,7 @@
  * Problem: each roll is a copy along an axis, and each cut another. Method: what leads from image
  * to windows, or back, becomes one Windows, whose element says where it lies; fusing has the sum or
  * the normalisation that reads it look there. A LayerNormalization in front of windows, which looks
- * at rows alone, goes behind them; one of all that a window has (Swin's patches that are merged)
+ * at rows alone, goes after them; one of all that a window has (Swin's patches that are merged)
  * looks at it by two axes. For targets where a step costs a launch: a processor copies as fast as
  * it would look elements up. Left undone: rolls alone; windows of other dimensions than two. */
 #include "ir/op.h"
@@ -247,7 +247,7 @@ static bool has_all_places(const struct windows *windows, const struct ul_node *
     return true;
 }
 
-/* Finds what a LayerNormalization reads each row of which is all of a window. */
+/* Finds the source of a LayerNormalization whose every row is a whole window. */
 static bool find_merged(const struct windows *windows, const struct ul_node *norm,
                         struct found *found)
 {

@@ -64,7 +64,7 @@ ul_kx ul_attention_score(const struct ul_attention_backward *b, ul_kx capped, ul
                          ul_kx key);
 /* Gives the weight of a score by the statistics of its query. */
 ul_kx ul_attention_weight(const struct ul_attention_backward *b, ul_kx score, ul_kx query);
-/* Gives the slope of the product of a query and a key. `weight` and `capped` are made of that
+/* Gives the slope of the product of a query and a key. `weight` and `capped` are computed from that
  * product, `slope` is the slope of the weight, and `sum` the statistic of the query. */
 ul_kx ul_attention_slope(const struct ul_attention_backward *b, ul_kx weight, ul_kx capped,
                          ul_kx slope, ul_kx sum);

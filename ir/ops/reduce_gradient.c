@@ -11,7 +11,7 @@ struct reduction {
     struct ul_type type; /* of the input */
     struct ul_type kept; /* with the reduced dimensions as 1 */
     uint32_t mask;
-    double count; /* of the elements that one result is made of */
+    double count; /* of the elements that one result is computed from */
 };
 
 static struct reduction reduction_of(const struct ul_gradient *gradient)

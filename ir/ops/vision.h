@@ -7,7 +7,7 @@
 
 /* f32, or f64 where an element needs more digits. */
 enum ul_dtype ul_taps_dtype(enum ul_dtype stored);
-/* The four weights of cubic convolution (Keys, 1981) with parameter `a` at distance `ratio` behind
+/* The four weights of cubic convolution (Keys, 1981) with parameter `a` at distance `ratio` after
  * the second of them. */
 void ul_taps_cubic(struct ul_kernel *kernel, double a, ul_kx ratio, ul_kx *weights);
 
@@ -41,7 +41,7 @@ struct ul_grid_slopes {
 };
 void ul_grid_taps(struct ul_lower *lower, ul_node_id node, const ul_kx *index, struct ul_taps *taps,
                   struct ul_grid_slopes *slopes);
-/* Does the result move with the coordinates? */
+/* Whether the result moves with the coordinates. */
 bool ul_grid_is_smooth(const struct ul_node *node);
 
 /* Arithmetic with a number. */

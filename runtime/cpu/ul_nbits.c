@@ -380,7 +380,7 @@ UL_INLINE vec floats_of_halves(const uint16_t *from, int is_bf16)
 }
 #endif
 
-/* ---- behind the sums ---- */
+/* ---- after the sums ---- */
 
 #define EACH(expression)                                                                           \
     for (int64_t i = 0; i < count; i++) {                                                          \

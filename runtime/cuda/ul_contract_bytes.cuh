@@ -12,7 +12,7 @@
  *                               k2: ..   k3: ..                  n2: ..   n3: ..
  *      else                     byte by byte
  *
- * Bytes behind the last k are 0. Sums wrap, so that every order of them has the same bits.
+ * Bytes after the last k are 0. Sums wrap, so that every order of them has the same bits.
  *
  * Invariants, failures: as in ul_contract.cuh. Devices of compute capability 8.0 and later.
  */

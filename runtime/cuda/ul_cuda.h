@@ -55,8 +55,8 @@ struct ul_meeting {
 };
 
 /* In the arena, at a planned place, cleared at set-up and at the start of each run in which an
- * index may be out of range or a step be skipped; nobody else writes it. Behind it one byte for
- * every region of the program that may be skipped: 1 while its steps are to run. Behind these, at a
+ * index may be out of range or a step be skipped; nobody else writes it. After it one byte for
+ * every region of the program that may be skipped: 1 while its steps are to run. After these, at a
  * multiple of 4, words that count blocks, where a kernel does; zeros between launches. */
 struct ul_cuda_state {
     struct ul_cuda_fault fault;
@@ -334,7 +334,7 @@ static inline int ul_cuda_give(const struct ul_cuda_step *at, void (*kernel)(par
                  __VA_ARGS__, (at)->where)
 
 /* UL_LAUNCH(kernel, blocks, threads, at, arguments ...): appends at->where as the last argument.
- * Behind another kernel of ours the launch is programmatic, where devices have that (from compute
+ * After another kernel of ours the launch is programmatic, where devices have that (from compute
  * capability 9.0 on): it may begin while that one still runs, and waits for its end by ul_wait. */
 #ifdef __CUDACC__
 #define UL_LAUNCH(kernel, blocks, threads, at, ...)                                                \
@@ -387,7 +387,7 @@ static inline int ul_cuda_give(const struct ul_cuda_step *at, void (*kernel)(par
  * one come to its own wait. Each kernel that UL_LAUNCH launches does so before it touches memory of
  * the device, by all threads. So no step begins to read or to write what an earlier one still uses:
  * the kernel before has ended, all threads of it had waited for the one before that, and so on back
- * to one that was launched without overlap, behind all that stood before it in the stream. */
+ * to one that was launched without overlap, after all that stood before it in the stream. */
 #ifdef __CUDACC__
 static __device__ __forceinline__ void ul_wait(void)
 {

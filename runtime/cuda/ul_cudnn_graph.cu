@@ -415,7 +415,7 @@ static void put_reduction(struct builder *to, cudnnReduceTensorOp_t mode,
     end_operation(to, operation);
 }
 
-/* Scores of keys behind the query become -infinity. */
+/* Scores of keys after the query become -infinity. */
 static cudnnBackendDescriptor_t put_causal(struct builder *to, const struct shape *shape,
                                            cudnnBackendDescriptor_t scores)
 {

@@ -84,7 +84,7 @@ struct ul_cudnn_choice {
     struct ul_cudnn_knob knobs[UL_CUDNN_KNOBS];
 };
 
-/* A plan, and what it is made of. */
+/* A plan, and its parts. */
 struct ul_cudnn_plan {
     uint32_t user_count; /* graphs of calls that are alike */
     struct ul_cuda_choice choice;

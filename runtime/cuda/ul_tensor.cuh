@@ -7,7 +7,7 @@
  * with floating point type").
  *
  * Copies. A thread begins copies, closes a group of them, and waits until all but the last N groups
- * have come; then they are there for that thread alone, and for others behind a barrier:
+ * have come; then they are there for that thread alone, and for others after a barrier:
  *
  *     ul_copy(to, from, true); ul_copies_close();       ul_copies_wait<0>(); __syncthreads();
  *

@@ -8,7 +8,7 @@
  *         ul_meet(meeting);
  *     }
  *
- * What any thread wrote before the meeting, all threads see behind it: barriers order the threads
+ * What any thread wrote before the meeting, all threads see after it: barriers order the threads
  * of a block, and the counters are read and written with acquire and release at the device's scope,
  * which is cumulative (PTX ISA, Memory Consistency Model: causality order). The last block to come
  * clears the count and begins the next round, so that launches and replays find the counters as

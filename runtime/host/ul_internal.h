@@ -163,7 +163,7 @@ struct ul_npy {
 
 /* The elements follow where the reader then is. */
 int ul_npy_read_header(const struct ul_session *s, struct ul_reader *reader, struct ul_npy *header);
-/* Whether its elements are of that type, but for the order of bytes. */
+/* Whether its elements are of that type, apart from the order of bytes. */
 bool ul_npy_holds(const struct ul_npy *header, enum ul_rt_type type);
 bool ul_npy_is_swapped(const struct ul_npy *header); /* against this machine's order */
 /* numpy's name for their type, or what the file says. */
@@ -334,7 +334,7 @@ struct ul_resident ul_pages_of(const void *bytes, uint64_t size_bytes);
 /* ---- ul_weights.c ---- */
 struct ul_weights_file {
     int descriptor;
-    bool pages; /* the arena is made of whole pages of its own */
+    bool pages; /* the arena consists of whole pages of its own */
     int error;  /* errno of the first read that failed; 0 with a short read */
     char path[UL_PATH_BYTES];
     struct ul_weights_source source;

@@ -38,7 +38,7 @@ static int print_version(const struct ul_session *s)
     return UL_EXIT_OK;
 }
 
-/* Runs --repeat times, on the same inputs but for what goes on from run to run. */
+/* Runs --repeat times, on the same inputs except for what is carried from run to run. */
 static int run_repeated(struct ul_session *s)
 {
     uint64_t count = s->options->repeat;
@@ -93,7 +93,7 @@ static int run_mode(struct ul_session *s)
     return UL_EXIT_INTERNAL;
 }
 
-/* What --memory says of a device is its one allocation, which must be exactly the arena. */
+/* What --memory reports for a device is its one allocation, which must be exactly the arena. */
 static uint64_t margin_bytes(const struct ul_session *s)
 {
     bool measures = s->options->mode == UL_MODE_MEMORY && s->model->device == NULL;

@@ -15,7 +15,7 @@
 #define UL_CALL_RANK 6  /* dims of a call's tensor: groups, and two axes besides space */
 #define UL_CALL_POSTS 8 /* operations that follow in the same call */
 /* src, weights, bias, dst, then one per post-operation that reads; the source's zero point and
-   scales. UL_CALL_NBITS has two behind dst. */
+   scales. UL_CALL_NBITS has two after dst. */
 #define UL_CALL_ARGS 14
 #define UL_PACK_BLOCKS 4
 
@@ -24,13 +24,13 @@ enum ul_call_kind {
     UL_CALL_DECONVOLUTION,
     UL_CALL_WEIGHT_GRADIENT, /* of a convolution's weights: src its source, weights the gradient of
                                 its result, dst that of its weights */
-    UL_CALL_ATTENTION,       /* src queries, weights keys; values and masks are arguments behind dst
+    UL_CALL_ATTENTION,       /* src queries, weights keys; values and masks are arguments after dst
                                 (struct ul_call_attention) */
     UL_CALL_ATTENTION_GRADIENT, /* src queries, weights keys, dst the gradient of queries; the rest
-                                   are arguments behind dst (likewise) */
+                                   are arguments after dst (likewise) */
     UL_CALL_MATMUL,             /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
     UL_CALL_NBITS,              /* the same with weights of a few bits; scales and zero points are
-                                   arguments behind dst (ul_nbits.h). With three axes and more,
+                                   arguments after dst (ul_nbits.h). With three axes and more,
                                    the convolution of src by such weights */
     UL_CALL_MEAN_POOL,          /* the padding left out of the mean */
     UL_CALL_PADDED_MEAN_POOL    /* the padding counted as zeros */
@@ -73,7 +73,7 @@ struct ul_pack {
      * lies in the arena is [K, C, 4, 4]. 0: elements are copied as bits. */
     uint32_t winograd;
     uint32_t element_bytes; /* 4; 2 for f16 or bf16; 1 for i8 */
-    /* For i8, sums of the weights stand behind the tiles, one i32 for each index of the axes with a
+    /* For i8, sums of the weights stand after the tiles, one i32 for each index of the axes with a
      * stride here (0: an axis that is summed over), in up to two tables of sum_count words, of
      * which each has a factor (0: the table stays 0; both 0: there are none). They lie
      * sums_offset_bytes from the first weight. */
@@ -217,7 +217,7 @@ struct ul_call {
     uint64_t src_copy_bytes, dst_copy_bytes, weights_copy_bytes;
     uint64_t scratch_bytes; /* in all; alignment 64. See ul_call_scratch_own */
     /* For target cuda: what all addresses are multiples of; whether factors in f32 may be rounded
-     * to TF32. The residual of UL_POST_SUM is the argument behind the others, and may lie
+     * to TF32. The residual of UL_POST_SUM is the argument after the others, and may lie
      * elsewhere than dst. */
     uint32_t align_bytes;
     uint32_t tf32;
@@ -298,7 +298,7 @@ static inline int ul_post_is_ours(enum ul_post_kind kind)
 
 /* Implementations that planned programs must not use: reference code and plain loops, those that
  * allocate outside of their scratchpad while they run, and those that write outside of their
- * result: oneDNN 2.6 stores whole tiles behind the last row of a convolution of 1 x 1. */
+ * result: oneDNN 2.6 stores whole tiles after the last row of a convolution of 1 x 1. */
 static inline int ul_library_refuses(const char *implementation)
 {
     return strncmp(implementation, "ref", 3) == 0 || strncmp(implementation, "simple", 6) == 0 ||

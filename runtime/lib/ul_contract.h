@@ -285,7 +285,7 @@ UL_SUM_LANES(f64, double, half, UL_LANES(double) / 2)
 #endif
 
 /* Copies count elements. Where the source's buffer has `room` elements from there on, it copies
-   whole vectors, so up to a vector more may be written: what is behind is written later. */
+   whole vectors, so up to a vector more may be written: what comes after it is written later. */
 #if UL_VECTOR_BYTES > 0
 #define UL_PACK(tag, type, vec, loose)                                                             \
     UL_INLINE void ul_pack_##tag(type *to, const type *from, int64_t count, int64_t room)          \
@@ -410,7 +410,7 @@ static inline void ul_pack_squares_u32(uint32_t *to, const uint32_t *from, int64
     }
 
 /* Every second element, four at a time: to[i] = from[2 * i] from i on; gives the first i that is
-   left. One more element is always left, so that nothing behind the last one is read. */
+   left. One more element is always left, so that nothing after the last one is read. */
 #if UL_VECTOR_BYTES > 0
 static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64_t i, int64_t high)
 {

@@ -26,7 +26,7 @@
 #include <string.h>
 
 /* Weaves lines into a group of a panel: one for each of its k. */
-#define UL_LINE_BYTES 128 /* for a block's columns, and what whole vectors write behind them */
+#define UL_LINE_BYTES 128 /* for a block's columns, and what whole vectors write after them */
 
 /* Four bytes of a row of a; the last group of a row that is read in place may have fewer. */
 UL_INLINE int32_t ul_int_group(const unsigned char *a)
@@ -505,7 +505,7 @@ UL_INLINE void ul_pack_u8(uint8_t *to, const uint8_t *from, int64_t count, int64
         memcpy(to, from, (size_t)count);
         return;
     }
-    memcpy(to, from, 64); /* for a block's columns; what is behind is written later */
+    memcpy(to, from, 64); /* for a block's columns; what comes after it is written later */
 }
 
 /* Copies a few bytes, for which a call would cost more than the copy: pieces of a power of two, the

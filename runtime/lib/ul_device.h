@@ -184,7 +184,7 @@ struct ul_device {
     const struct ul_cuda_code *code;             /* in kernels.cu */
     uint64_t state_offset_bytes;                 /* of struct ul_cuda_state and its region bytes */
     uint32_t region_count;
-    uint32_t counter_bytes;  /* behind the region bytes, at a multiple of 4 */
+    uint32_t counter_bytes;  /* after the region bytes, at a multiple of 4 */
     uint32_t is_faultless;   /* 1: no step reads an index or a count from data */
     uint32_t stream_count;   /* that steps run on; below 2: one */
     uint32_t transfer_count; /* in a run: transfers of values that are offloaded and fetched back */

@@ -95,7 +95,7 @@ static inline bool ul_dnnl_post(dnnl_memory_desc_t *desc, const struct ul_call_t
     return ul_dnnl_plain(desc, &full);
 }
 
-/* Puts sums of weights behind the tiles, by the axes that they run along. */
+/* Puts sums of weights after the tiles, by the axes that they run along. */
 static inline void ul_dnnl_put_sums(dnnl_memory_desc_t *desc, const struct ul_pack *layout)
 {
     int mask = 0;

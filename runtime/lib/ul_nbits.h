@@ -51,7 +51,7 @@ enum {
     UL_NBITS_BYTE_DEPTH = 32768 /* of a block whose sums fill 32 bits at most */
 };
 
-/* Arguments behind dst. */
+/* Arguments after dst. */
 enum { UL_NBITS_ARG_SCALES = 4, UL_NBITS_ARG_ZEROS, UL_NBITS_FIRST_POST };
 
 /* A block of a row in bytes: its floats are about scale * byte. */
@@ -304,7 +304,7 @@ static inline int ul_nbits_supports(const struct ul_call *call)
 }
 
 /* ---- ul_nbits.c ---- */
-/* args as of ul_library_run, with scales (NULL: 1) and zero points (or NULL) behind dst; scratch
+/* args as of ul_library_run, with scales (NULL: 1) and zero points (or NULL) after dst; scratch
  * for planned_threads; 1 <= threads <= planned_threads. */
 void ul_nbits_run(const struct ul_call *call, const void *const *args, unsigned char *scratch,
                   uint32_t planned_threads, uint32_t threads);

@@ -37,7 +37,7 @@ struct ul_transfer {
 struct ul_offload {
     uint64_t size_bytes;
     void *context;
-    /* Does it, or has it done: `bytes` is not touched by others until it is waited for. */
+    /* Does it, or has someone do it: `bytes` is not touched by others until it is waited for. */
     void (*begin)(void *context, const struct ul_transfer *transfer);
     /* Until that transfer and all before it are done. 0; anything else where one has failed. */
     int (*wait)(void *context, uint64_t number);

@@ -25,7 +25,7 @@
  * once by all threads, which then share out panels. Every sum is one accumulator in the order of
  * the channels, so that the bits do not depend on the cut, nor on threads. A piece of a larger call
  * has its bits where its tiles are those of the larger one: the first may begin a row or column
- * before it (tile_begin), the last may end behind it; of a tile's results, those in the piece read
+ * before it (tile_begin), the last may end after it; of a tile's results, those in the piece read
  * no pixel that is not there.
  *
  * Units: strides in elements (floats), sizes in bytes. Ownership: all memory is the caller's.

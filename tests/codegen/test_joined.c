@@ -131,7 +131,7 @@ static void scratch_is_not_shared(void **state)
     expect(jobs, 3, (const uint32_t[]){2, 0, 1});
 }
 
-/* A caller may hand over one buffer twice. */
+/* A caller may pass the same buffer twice. */
 static void buffers_of_a_caller_may_be_one(void **state)
 {
     (void)state;

@@ -112,7 +112,7 @@ static void convolutions_take_what_follows(void **state)
            "gelu tanh");
 }
 
-/* What a convolution becomes with two operations on numbers behind it. */
+/* What a convolution becomes with two operations on numbers after it. */
 static void expect_numbers(const char *first, const char *a, const char *second, const char *b,
                            const char *wanted)
 {
@@ -188,7 +188,7 @@ static void slow_functions_at_the_end_are_the_tail(void **state)
         tail_of(CONV BARE OUT(7, "z") " = Add n1 \"z\" (%1, %6)\n" OUT(
             8, "a") " = Sigmoid n2 \"a\" (%7)\n" OUT(9, "b") " = Gelu n3 \"b\" (%8)\nreturn %9\n"),
         2);
-    /* The library goes on behind it. */
+    /* The library goes on after it. */
     assert_int_equal(tail_of(CONV BARE OUT(7, "z") " = Gelu n1 \"z\" (%6)\n" OUT(
                          8, "a") " = Add n2 \"a\" (%1, %7)\nreturn %8\n"),
                      0);

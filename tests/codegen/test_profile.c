@@ -163,7 +163,8 @@ static const char *with(struct ul_arena *arena, const char *part, const char *ot
                            at + strlen(part));
 }
 
-/* A file says of a device what it is made of, or nothing: then it is as the default one. */
+/* A file says what a device is made of, or says nothing: then the device is like the default
+ * one. */
 static void devices_are_read(void **state)
 {
     (void)state;

@@ -181,7 +181,7 @@ static void check_signals(void)
     ul_arena_done(&arena);
 }
 
-/* A runtime of the caller's own is what programs are made of. */
+/* Programs can be built from a runtime of the caller's own. */
 static void check_runtime(const char *model)
 {
     struct ul_compile compile;

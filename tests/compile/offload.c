@@ -8,7 +8,7 @@
  *                                   wait                           wait
  *
  * What is kept from run to run is in the other space between runs: loaded before its first reader,
- * saved behind its last one.
+ * saved after its last one.
  *
  * usage: compile_offload MODEL.onnx PROGRAM PLAN.json [OPTION=VALUE | OPTION ...]
  * prints how many transfers there are, and the bytes of both spaces.
@@ -33,7 +33,7 @@ static void require(enum ul_status status, const struct ul_compile *compile)
     exit(1);
 }
 
-/* A transfer begins behind run `begin` and is waited for before run `end`. */
+/* A transfer begins after run `begin` and is waited for before run `end`. */
 struct move {
     enum ul_plan_kind kind;
     uint32_t value, begin, end;

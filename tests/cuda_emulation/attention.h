@@ -165,7 +165,7 @@ static inline bool broadcasts(const struct tensor &mask, const struct tensor &sc
     return good && !mask.is_virtual && !mask.is_by_value;
 }
 
-/* Scores by their scale, and what masks make of them. */
+/* Scores times their scale, and what masks turn them into. */
 static inline struct tensor take_scaled(struct reader *reader, const struct tensor &product,
                                         struct tensor *scale, struct tensor masks[MAX_MASKS],
                                         int64_t *mask_count)
@@ -184,7 +184,7 @@ static inline struct tensor take_scaled(struct reader *reader, const struct tens
     return scores;
 }
 
-/* Whether keys behind the query are left out, which become `never`. */
+/* Whether keys after the query are left out, which become `never`. */
 static inline bool take_causal(struct reader *reader, struct tensor *scores, struct tensor *never)
 {
     if (next_mode(reader) != CUDNN_POINTWISE_GEN_INDEX)

@@ -90,7 +90,7 @@ static uint32_t set_of(uint32_t run)
     return run % (run < PAIRS ? 2 : SETS);
 }
 
-/* All entry points but the set-up, the last first: the update comes behind them. */
+/* All entry points except the set-up, the last first: the update comes after them. */
 static void run(struct ul_context *context, const struct set *set)
 {
     for (uint32_t entry = model_model.entry_count; entry-- > UL_ENTRY_RUN;) {

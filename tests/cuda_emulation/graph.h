@@ -50,7 +50,7 @@ struct tensor {
 /* false: it has another rank. */
 bool graph_tensor(const struct descriptor *descriptor, struct tensor *tensor);
 bool graph_same(const struct tensor &a, const struct tensor &b); /* dims and strides */
-/* From its first byte to behind its last. */
+/* From its first byte to one past its last. */
 size_t graph_reach(const struct tensor &tensor);
 
 /* ---- patterns ---- */

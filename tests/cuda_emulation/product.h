@@ -41,7 +41,7 @@ static inline void element_put(void *base, enum element type, int64_t at, float 
         ((uint16_t *)base)[at] = type == ELEMENT_F16 ? ul_f32_to_f16(x) : ul_f32_to_bf16(x);
 }
 
-/* Rounded to the 10 bits that TF32 keeps behind the first one. */
+/* Rounded to the 10 bits that TF32 keeps after the first one. */
 static inline float element_tf32(float x)
 {
     uint32_t bits;

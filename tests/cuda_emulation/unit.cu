@@ -289,7 +289,7 @@ static void overlap(void)
 {
     int *a = device<int>(1);
     run.overlaps = 1;
-    UL_LAUNCH(add_early, 2, 64, &at, a, 1); /* behind nothing: it need not wait */
+    UL_LAUNCH(add_early, 2, 64, &at, a, 1); /* after nothing: it need not wait */
     CHECK(run.is_behind);
     UL_LAUNCH(add_waiting, 3, 64, &at, a, 20);
     UL_LAUNCH(add_waiting, 2, 96, &at, a, 300);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trainer as a library that offloads values to memory of the caller's, or to what the caller
  * makes of it: here to a second array, of which every transfer is done as late as it may be. Prints
- * a line for the checkpoint behind some steps; with PLAIN the program offloads nothing.
+ * a line for the checkpoint after some steps; with PLAIN the program offloads nothing.
  */
 #include "model.h"
 #include "ul_offload.h"

@@ -15,7 +15,7 @@
 
 #include <vector>
 
-/* Code that CUDA loads when it is first called stays; what is free is compared behind that. */
+/* Code that CUDA loads when it is first called stays; free memory is compared after that. */
 enum { WARM_UPS = 2, ROUNDS = 6, DATA_FAULT = 30 /* enum ul_result */ };
 
 typedef std::vector<unsigned char> bytes;

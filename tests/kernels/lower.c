@@ -82,7 +82,7 @@ static enum ul_status put_variant(struct golden *golden, const char *source,
     return UL_OK;
 }
 
-/* The text but for the name of the target, so that what targets make can be compared. */
+/* The text without the name of the target, so that what targets make can be compared. */
 static const char *without_target(struct golden *golden, const char *text, const char *target)
 {
     struct ul_text out;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The numbers behind "# b0 =", as elements of the buffer. */
+/* The numbers after "# b0 =", as elements of the buffer. */
 static void read_elements(const char *text, uint32_t id, const struct ul_buffer *buffer,
                           unsigned char *place)
 {

@@ -130,8 +130,8 @@ static enum ul_status load(struct run *run)
     return UL_OK;
 }
 
-/* Control flow is the inference pass's affair: it decides branches and types nested blocks; that
- * behind it writes out gradients. */
+/* Control flow is left to the inference pass, which decides branches and types nested blocks; the
+ * pass after it writes out gradients. */
 static enum ul_status prepare(struct run *run)
 {
 #ifdef ULLAGE_HAS_PASSES

@@ -22,7 +22,7 @@ struct op_case {
     struct ul_arena arena;
     const char *op, *inputs, *attributes; /* NULL: none */
     uint32_t outputs;
-    const char *result; /* behind the colon or the equals sign */
+    const char *result; /* after the colon or the equals sign */
     bool is_folded;     /* it was an equals sign */
 };
 
@@ -74,7 +74,7 @@ static bool read_case(struct op_case *test, const char *line)
     return test->is_folded || strncmp(at, ": ", 2) == 0;
 }
 
-/* NULL where it gives what is wanted, else what it gave. */
+/* Returns NULL where it gives what is wanted, otherwise what it gave. */
 static const char *infer(struct op_case *test)
 {
     static const struct {

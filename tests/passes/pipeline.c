@@ -103,7 +103,7 @@ static uint32_t count_attention(const struct ul_passes_options *options)
     return count;
 }
 
-/* What a pattern costs is judged by the passes that will run behind it. */
+/* What a pattern costs is judged by the passes that will run after it. */
 static void foreseen(void **state)
 {
     (void)state;

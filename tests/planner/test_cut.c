@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What smallest cuts keep, against every set: of a network, and of a forward pass at a price; plans
- * that they make of random problems. */
+ * that they make for random problems. */
 #include "oracle.h"
 #include "planner/remat/remat_internal.h"
 #include "planner/solve/solve.h"

@@ -189,7 +189,7 @@ static void check_late_readers(bool with_copies, uint32_t tenths)
     ul_arena_done(&f.arena);
 }
 
-/* What would read a weight behind its update may be had by keeping a value that lives for three
+/* What would read a weight after its update may be had by keeping a value that lives for three
  * steps, or one that lives from the forward pass on, which is smaller: the former is kept. The copy
  * of a weight lives for one step, but would live from the forward pass on if it ran only once. */
 static void test_short_lives_are_kept(void **state)

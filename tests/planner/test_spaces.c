@@ -48,7 +48,7 @@ static uint32_t region_at(const struct maker *m, uint32_t p)
     return at->kind == UL_PLAN_RUN ? m->problem->steps[at->step].region : 0;
 }
 
-/* Whether what is put before position `p` stands in the root, and not within a run. */
+/* Whether what is put before position `p` is in the root, and not within a run. */
 static bool is_open(const struct maker *m, uint32_t p)
 {
     if (p == 0 || p == m->count)
@@ -82,7 +82,7 @@ static void take_out(struct maker *m, uint32_t p)
     }
 }
 
-/* A place from `first` on, up to `last`, that stands in the root; UL_PLAN_NONE if there is none. */
+/* A place from `first` on, up to `last`, that is in the root; UL_PLAN_NONE if there is none. */
 static uint32_t place_choose(struct maker *m, uint32_t first, uint32_t last)
 {
     if (first > last)
@@ -280,7 +280,7 @@ static void maker_init(struct maker *m, uint64_t seed)
 
 /* ---- Changes ---- */
 
-/* A transfer or a wait stands elsewhere, is lost, or says something else. */
+/* A transfer or a wait is elsewhere, is lost, or says something else. */
 static bool positions_mutate(struct maker *m)
 {
     uint32_t p = random_below(&m->random, m->count);

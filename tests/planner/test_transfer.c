@@ -180,7 +180,7 @@ static bool is_transfer(const struct ul_plan_position *at)
     return at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
 }
 
-/* All that stands behind the position comes one earlier. */
+/* Everything after the position comes one earlier. */
 static void position_remove(struct ul_plan *plan, uint32_t p)
 {
     plan->position_count--;

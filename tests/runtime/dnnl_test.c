@@ -43,7 +43,7 @@ static int64_t element_count(const struct ul_call_tensor *tensor)
     return tensor->rank == 0 ? 0 : count;
 }
 
-/* Elements from the first to behind the last. */
+/* Elements from the first to one past the last. */
 static int64_t extent(const struct ul_call_tensor *tensor)
 {
     int64_t last = 0;
@@ -121,7 +121,7 @@ static struct array new_values(const struct ul_call_tensor *tensor)
     return array;
 }
 
-/* Are all bytes the same, but where the tensor lies? */
+/* Whether all bytes are the same, except where the tensor is. */
 static int same_outside(const struct array *a, const struct array *b,
                         const struct ul_call_tensor *tensor)
 {
@@ -501,7 +501,7 @@ static void run(const char *name, const struct ul_call *call, const struct data 
     unsigned char arena[128] = {0};
     struct array scratch = new_array((int64_t)(call->scratch_bytes / 4 + 16)), dst;
     struct array unused = copy_array(&scratch);
-    unsigned char *aligned = (unsigned char *)scratch.data; /* 128 bytes behind a line's begin */
+    unsigned char *aligned = (unsigned char *)scratch.data; /* 128 bytes into a line */
     enum ul_result result = ul_library_init(&library, arena, threads, &failure);
     CHECK(result == UL_OK);
     if (result != UL_OK) {

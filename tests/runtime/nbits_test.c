@@ -28,7 +28,7 @@ static float pick_float(void)
     return (float)pick(-8388608, 8388608) / 8388608.0f;
 }
 
-/* Bytes with a fence behind them. */
+/* Bytes with a fence after them. */
 enum { FENCE = 128, FENCE_BYTE = 0xa5 };
 
 static void *new_room(uint64_t bytes)

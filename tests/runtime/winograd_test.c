@@ -24,7 +24,7 @@ static float pick_float(void)
     return (float)pick(-8388608, 8388608) / 8388608.0f;
 }
 
-/* Floats with a fence behind them. */
+/* Floats with a fence after them. */
 enum { FENCE = 32 };
 static const float fence_value = 12345.0f;
 

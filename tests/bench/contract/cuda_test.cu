@@ -86,7 +86,7 @@ static void launch(const struct kernel_case *c, struct place *places, int count,
     OK(cudaFree(state));
 }
 
-/* Results go to `results`, one behind the other. */
+/* Results go to `results`, one after the other. */
 static bool run_case(const struct kernel_case *c, unsigned char *const *data, size_t shift,
                      unsigned char *results)
 {

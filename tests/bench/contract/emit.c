@@ -8,7 +8,7 @@
  *     contract_emit cuda OUT.cu SEED COUNT          the same for target cuda, with shapes for each
  *                                                   of its tiles and layouts with channels last
  *
- * Each case is one small graph, lowered as a group: the operator and a Relu or an addition behind
+ * Each case is one small graph, lowered as a group: the operator and a Relu or an addition after
  * it, so that an epilogue is part of every measurement.
  */
 #include "codegen/c/c.h"
@@ -337,13 +337,13 @@ static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtyp
     emit(e, &graph, g->name, g->m, g->n, g->k, g->batch, NULL);
 }
 
-/* What an integer contraction is made of beside its shape. */
+/* What an integer contraction needs beside its shape. */
 struct int_case {
     enum ul_dtype a, b;  /* of the first and the second operand */
     bool a_zero, b_zero; /* zero-points are subtracted */
     bool by_channel;     /* the second operand's has one for each channel or column */
     int64_t pad_value;
-    enum ul_dtype result; /* of a Rescale behind the sums, or UL_I32: none */
+    enum ul_dtype result; /* of a Rescale after the sums, or UL_I32: none */
 };
 
 /* Rescale to c->result with a factor for each index of dimension `axis`; or the sums as they are,
@@ -372,7 +372,7 @@ static void add_rescale(struct emitter *e, struct ul_graph *graph, ul_value_id s
     infer(e, graph, node);
 }
 
-/* Sums of integers of operands a and b, the zero-points behind them. */
+/* Sums of integers of operands a and b, the zero-points after them. */
 static ul_node_id add_sums(struct ul_graph *graph, enum ul_op op, ul_value_id a, ul_value_id b,
                            const struct int_case *c, int64_t channels)
 {
@@ -527,7 +527,7 @@ static const struct conv_case bench_int_convs[] = {
      false},
 };
 
-/* Each shape in f32 and, behind it, in 8 bits with a Rescale. */
+/* Each shape in f32 and, after it, in 8 bits with a Rescale. */
 static void emit_int_bench(struct emitter *e)
 {
     static const struct int_case types = {.a = UL_U8, .b = UL_I8, .pad_value = 3, .result = UL_U8};

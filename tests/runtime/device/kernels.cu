@@ -55,7 +55,7 @@ static __global__ void k4(const uint32_t *big, const int64_t *round, int64_t *ch
         sum += big[i];
     *check = sum;
 #ifdef DEVICE_BUG_BEYOND
-    ((unsigned char *)big)[BIG_BYTES + 20] = 1; /* behind the end of the arena */
+    ((unsigned char *)big)[BIG_BYTES + 20] = 1; /* after the end of the arena */
 #endif
 }
 

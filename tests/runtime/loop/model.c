@@ -46,7 +46,7 @@ static void copy(const float *sum, float *row)
 {
     memcpy(row, sum, 16);
 #ifdef LOOP_BUG_WRITE
-    row[4] = 0.0f; /* the next row, or behind the last one */
+    row[4] = 0.0f; /* the next row, or after the last one */
     row[-32] = 1.0f;
 #endif
 }
@@ -65,7 +65,7 @@ static void spread(const float *z, float *wide)
     wide[12] = 1.0f; /* where nothing ever lives */
 #endif
 #ifdef LOOP_BUG_BEYOND
-    wide[20] = 1.0f; /* behind the end of the arena */
+    wide[20] = 1.0f; /* after the end of the arena */
 #endif
 #ifdef LOOP_BUG_STRIDE
     wide[2] = 0.0f; /* the column that belongs to another step */

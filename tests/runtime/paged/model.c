@@ -35,7 +35,7 @@ static const struct ul_rt_tensor outputs[] = {
 
 static const struct ul_section sections[] = {
     {0, 8, 4, UL_SPACE_ARENA, NULL},
-    {64, 16777216, 4, UL_SPACE_ARENA, NULL}, /* 56 bytes behind the end of the other */
+    {64, 16777216, 4, UL_SPACE_ARENA, NULL}, /* 56 bytes after the end of the other */
 };
 
 static const struct ul_step steps[] = {

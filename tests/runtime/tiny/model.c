@@ -49,7 +49,7 @@ static void k2(struct ul_run *r, const float *UL_RESTRICT x, const int64_t *UL_R
     y[0] += x[-80]; /* a live value of somebody else: W */
 #endif
 #ifdef TINY_BUG_WRITE
-    y[6] = 1.0f; /* four bytes behind y: free at this step */
+    y[6] = 1.0f; /* four bytes after y: free at this step */
 #endif
 #ifdef TINY_BUG_CLOBBER
     ((int64_t *)(uintptr_t)pick)[0] = 0; /* a live value of somebody else */

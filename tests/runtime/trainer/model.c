@@ -85,7 +85,7 @@ static void update(const real *g, const double *step, double weight, int count, 
     }
 }
 
-/* Forward and loss; what is made of the logits an evaluation does not read. */
+/* Forward and loss; an evaluation does not read what is computed from the logits. */
 static void evaluate_steps(unsigned char *a, struct ul_run *r)
 {
     UL_STEP(r, 0);
