@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What cuBLASLt and cuDNN are handed on target cuda, from the graph alone: layouts, epilogues,
+/* What target cuda passes to cuBLASLt and cuDNN, decided from the graph alone: layouts, epilogues,
  * workspaces, alignments; and what stays a kernel of ours. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -206,7 +206,7 @@ static void test_bounds(void **state)
     struct fixture fixture;
     options.workspace_bytes = 100;
     expect(&options, PRODUCT "return %2\n", "cublaslt [64x128] [128x64] > [64x64]", 64);
-    options.align_bytes = 32; /* scratch is to lie at multiples of 64, or there is none */
+    options.align_bytes = 32; /* scratch must start at a multiple of 64, or there is none */
     expect(&options, PRODUCT "return %2\n", "cublaslt [64x128] [128x64] > [64x64]", 0);
     options.align_bytes = 0;
     options.workspace_bytes = 0;
@@ -224,7 +224,7 @@ static void test_bounds(void **state)
     ul_arena_done(&fixture.arena);
 }
 
-/* What a budget may take of a workspace, and that it costs. */
+/* How much of a workspace a budget may take away, and that this costs time. */
 static void test_leaner(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How kernels are spread over a graphics processor: which loops become items, lanes or a team's,
- * where a team waits for itself, and what it need not wait for. */
+ * where a team waits for itself, and where it need not wait. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -156,7 +156,8 @@ static void nothing_is_stored_without_a_round(void **state)
     ul_arena_done(&arena);
 }
 
-/* What all threads read, and one overwrites where the output lies on the input, needs a barrier. */
+/* A barrier is needed where all threads read something that one of them overwrites because the
+ * output lies on the input. */
 static void team_waits_before_overwriting(void **state)
 {
     (void)state;
@@ -344,8 +345,8 @@ static void copies_apart_share_a_launch(void **state)
     ul_arena_done(&arena);
 }
 
-/* The rounds of a recurrent cell are in one launch where the device holds its weights, else they
- * are launched one after the other, or walked by one block. */
+/* The rounds of a recurrent cell are in one launch where the device holds its weights; otherwise
+ * they are launched one after the other, or one block goes through them. */
 static const char *lstm(struct ul_arena *arena, int hidden)
 {
     return ul_arena_printf(arena,
@@ -434,7 +435,7 @@ static void rounds_run_in_a_block_where_they_are_short(void **state)
     ul_arena_done(&arena);
 }
 
-/* As many blocks as a device's processors take in some turns. */
+/* There are as many blocks as a device's processors take in a few turns. */
 static void blocks_follow_the_device(void **state)
 {
     (void)state;

@@ -112,7 +112,7 @@ static void convolutions_take_what_follows(void **state)
            "gelu tanh");
 }
 
-/* What a convolution becomes with two operations on numbers after it. */
+/* What a convolution followed by two operations on numbers becomes. */
 static void expect_numbers(const char *first, const char *a, const char *second, const char *b,
                            const char *wanted)
 {
@@ -137,7 +137,7 @@ static void numbers_that_follow(void **state)
     (void)state;
     expect_numbers("Mul", "2.0", "Add", "3.0", "linear(2 3)");
     expect_numbers("Add", "3.0", "Mul", "2.0", "linear(2 6)");
-    /* Two shifts may be there for their rounding. */
+    /* Two shifts may be there because they round. */
     expect_numbers("Add", "12582912.0", "Sub", "12582912.0", NULL);
     expect_numbers("Add", "0.5", "Add", "0.25", NULL);
     /* Out of the range of a factor, alone or together. */
@@ -161,7 +161,7 @@ static void gates_are_one_function(void **state)
     expect(CONV BARE OUT(7, "g") " = HardSigmoid n1 \"g\" (%6) {alpha=0.16666667, beta=0.5}\n" OUT(
                8, "z") " = Mul n2 \"z\" (%7, %6)\nreturn %8\n",
            "hard swish");
-    /* With another function, or where the gate is needed elsewhere, it is no call. */
+    /* With another function, or where the gate is needed elsewhere, it is not a call. */
     expect(CONV BARE OUT(7, "g") " = Tanh n1 \"g\" (%6)\n" OUT(
                8, "z") " = Mul n2 \"z\" (%6, %7)\nreturn %8\n",
            NULL);
@@ -188,7 +188,7 @@ static void slow_functions_at_the_end_are_the_tail(void **state)
         tail_of(CONV BARE OUT(7, "z") " = Add n1 \"z\" (%1, %6)\n" OUT(
             8, "a") " = Sigmoid n2 \"a\" (%7)\n" OUT(9, "b") " = Gelu n3 \"b\" (%8)\nreturn %9\n"),
         2);
-    /* The library goes on after it. */
+    /* The library continues after it. */
     assert_int_equal(tail_of(CONV BARE OUT(7, "z") " = Gelu n1 \"z\" (%6)\n" OUT(
                          8, "a") " = Add n2 \"a\" (%1, %7)\nreturn %8\n"),
                      0);
@@ -245,8 +245,8 @@ static void sums_of_integers_are_scaled(void **state)
                          true));
     assert_true(fixture.call.call.scale == 0.5f && fixture.call.call.scale_count == 0);
     done(&fixture);
-    /* What is rounded in between is so in the call; a zero point that is not its own is made up
-     * for. */
+    /* What is rounded in between is rounded in the call as well; a zero point that is not its own
+     * is compensated. */
     assert_true(describe(
         &fixture,
         SUMS "%9 \"q\" u8[1,6,8,8] own = ullage::Rescale n2 \"q\" (%5, %8, %4, -) {low=7}\n"
@@ -258,11 +258,11 @@ static void sums_of_integers_are_scaled(void **state)
     assert_int_equal(fixture.call.call.dst_zero, 9);
     assert_int_equal(fixture.call.residual, 1);
     done(&fixture);
-    /* Nothing else knows that the zero point is still to be added. */
+    /* No other node knows that the zero point is still to be added. */
     expect(SUMS "%9 \"q\" u8[1,6,8,8] own = ullage::Rescale n2 \"q\" (%5, %8, %4, -)\n"
                 "%10 \"y\" u8[1,6,8,8] own = Max n3 \"y\" (%9, %1)\nreturn %10\n",
            NULL);
-    /* i32 is added to as i32 alone; a result of 16 bits is none of the library's. */
+    /* i32 can only be added to as i32; the library has no result of 16 bits. */
     expect(SUMS "%9 \"y\" i32[1,6,8,8] own = Mul n2 \"y\" (%8, %3)\nreturn %9\n", NULL);
     expect(SUMS "weight %9 \"q\" u16[] own = [7]\n%10 \"y\" u16[1,6,8,8] own = ullage::Rescale n2 "
                 "\"y\" (%9, "
@@ -307,7 +307,7 @@ static void batches_become_rows(void **state)
     expect_dims(&call->dst, 2, (int64_t[]){6, 5});
     assert_true(fixture.call.may_pack);
     done(&fixture);
-    /* Heads that lie between the rows stay an axis of their own; a batch of one is none. */
+    /* Heads between the rows stay an axis of their own; a batch of one is no axis. */
     assert_true(describe(&fixture,
                          "graph \"t\"\ninput %0 \"q\" f32[1,3,2,4] own\n"
                          "input %1 \"k\" f32[1,2,4,5] own\n"
@@ -460,7 +460,8 @@ static void expect_tiles(struct ul_dnnl *dnnl, const char *text, bool expected)
     done(&fixture);
 }
 
-/* Where a processor has them: not for sums of few products, nor for one pixel. */
+/* Integers are computed in tiles where a processor has them, but not for sums of few products, nor
+ * for one pixel. */
 static void integers_are_computed_in_tiles(void **state)
 {
     (void)state;

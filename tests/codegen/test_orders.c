@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which contractions of target cuda are sure to form their sums in one way, so that a piece of a
- * step may stand for a part of the whole. */
+/* Which contractions of target cuda always form their sums in the same way, so that a piece of a
+ * step may replace a part of the whole. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -379,8 +379,8 @@ static void blocks_are_counted_as_long_as_they_are(void **state)
 
 enum { SIZE = 48, ROUND = 256 };
 
-/* Operations in no lanes of y = a x, square; rows of a lie `a_row` apart and its columns
- * `a_column`, those of y `y_row` and `y_column`. */
+/* Counts operations outside lanes of y = a x, which is square; rows of a are `a_row` apart and its
+ * columns `a_column`, those of y `y_row` and `y_column`. */
 static uint64_t count_product(int64_t a_row, int64_t a_column, int64_t y_row, int64_t y_column,
                               bool on_device)
 {
@@ -417,7 +417,7 @@ static void far_elements_are_counted(void **state)
     assert_true(count_product(SIZE, 1, 1, ROUND, false) >= (uint64_t)40 * SIZE * SIZE);
     assert_true(count_product(4, 4 * (int64_t)SIZE, SIZE, 1, false) >=
                 (uint64_t)20 * SIZE * SIZE / 4);
-    /* a device has a lane for each, and none of that */
+    /* a device has a lane for each, and none outside of lanes */
     assert_int_equal(count_product(SIZE, 1, 1, ROUND, true), 0);
     assert_int_equal(count_product(4, 4 * (int64_t)SIZE, SIZE, 1, true), 0);
 }
@@ -450,8 +450,8 @@ static struct ul_work count_operand(int64_t rows, int64_t columns, bool transfor
     return c.work;
 }
 
-/* What is computed of an operand counts for each element that is packed, in lanes along long runs;
- * where the sums of so few rows wait, each is packed once. */
+/* What is computed from an operand counts for each element that is packed, in lanes along long
+ * runs; where the sums of so few rows are kept, each is packed once. */
 static void transforms_are_counted(void **state)
 {
     (void)state;

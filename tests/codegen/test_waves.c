@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long blocks of threads take on the multiprocessors of a device: those of an H100 are 132. */
+/* How long blocks of threads take on the multiprocessors of a device; an H100 has 132 of these. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,8 +35,8 @@ static void assert_about(double ns, double wanted)
     assert_true(ns > wanted * 0.999 && ns < wanted * 1.001);
 }
 
-/* 12 x 11 tiles of 256 x 128 are one wave at the peak; one row more is three waves of 128 x 128,
- * at 77 % of it. */
+/* 12 x 11 tiles of 256 x 128 are one wave at the peak; with one row more there are three waves of
+ * 128 x 128, at 77 % of it. */
 static void one_more_tile_is_one_more_wave(void **state)
 {
     (void)state;

@@ -23,7 +23,7 @@
         }                                                                                          \
     } while (0)
 
-/* What a caller hears while it waits: begins and ends take turns. */
+/* What a caller hears while it waits: begins and ends alternate. */
 struct heard {
     uint32_t begins, ends;
 };
@@ -156,7 +156,7 @@ static void check_roots(const char *model)
     ul_compile_done(&compile);
 }
 
-/* What the host waits with before two temporary folders, it waits with after them. */
+/* The host's signal mask is the same after two temporary folders as before them. */
 static void check_signals(void)
 {
     struct ul_arena arena;
@@ -201,7 +201,7 @@ static void check_runtime(const char *model)
     ul_compile_done(&compile);
 }
 
-/* The status and a word of the text; nothing else happens. */
+/* Checks the status and a word of the text, and that nothing else happens. */
 static void check_error(const char *model, const char *option, const char *value,
                         enum ul_status wanted, const char *word)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of options: each is told apart from the others, says what it takes, and what is written
- * of it reads back. */
+/* The rows of options: each differs from the others and says what it takes, and what is written for
+ * it reads back. */
 #include "compile/compile.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ static const char *sample(const struct ul_option *row)
     return NULL;
 }
 
-/* What was set is written as it was read, in a struct of its own and in a copy. */
+/* What was set is written as it was read, in its own struct and in a copy. */
 static void check_round_trip(const struct ul_option *row, struct ul_arena *arena)
 {
     struct ul_compile_options options = {.base = {.table = table, .arena = arena}};
@@ -89,7 +89,7 @@ static void check_round_trip(const struct ul_option *row, struct ul_arena *arena
     CHECK(repeats == is_list && ul_option_value_count(&options.base, row) == 1, row);
 }
 
-/* What a row does not take changes nothing, and the message says what it does take. */
+/* A value that a row does not take changes nothing, and the message says what the row does take. */
 static void check_refusal(const char *name, const char *value, const char *expected)
 {
     struct ul_arena arena;

@@ -37,7 +37,7 @@ static inline void *place_operand(const struct run &run, std::vector<struct exte
     return bytes;
 }
 
-/* Needs one more result to lie apart from all operands, of which it is one for the next. */
+/* Requires one more result to be apart from all operands; it is then an operand for the next. */
 static inline void need_result(std::vector<struct extent> *operands, const struct extent &result)
 {
     for (const struct extent &operand : *operands)
@@ -88,7 +88,7 @@ struct pointwise {
     int64_t axis;
 };
 
-/* An operation of that mode, computed in that type, with as many operands. */
+/* Takes an operation of that mode, computed in that type, with as many operands. */
 static inline struct pointwise take_pointwise(struct reader *reader, cudnnPointwiseMode_t mode,
                                               int operands, cudnnDataType_t type = CUDNN_DATA_FLOAT,
                                               bool is_kept = false)

@@ -61,8 +61,8 @@ void device_shut(bool shut);
 uint64_t blocks_resident(const void *function, uint64_t threads, size_t rest_bytes);
 /* How much shared memory it asked for beside its arrays; 0: it did not. */
 size_t rest_bytes_asked(const void *function);
-/* Where a range of memory lies: whole in one allocation of the device, in page-locked memory, or
-   elsewhere; -1: partly, or where nothing is any more. */
+/* Where a range of memory is: whole in one allocation of the device, in page-locked memory, or
+   elsewhere; -1: partly, or in memory that is no longer there. */
 int memory_type_of(const void *pointer, size_t size_bytes);
 
 /* ---- stream.cc ---- */

@@ -55,7 +55,7 @@ size_t graph_reach(const struct tensor &tensor);
 
 /* ---- patterns ---- */
 
-/* What engines do and need; the workspace is the pattern's to say. */
+/* What engines do and need; the pattern determines the workspace. */
 struct engine {
     std::vector<cudnnBackendNumericalNote_t> numbers;
     std::vector<cudnnBackendBehaviorNote_t> behaviours;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the emulated libraries share: handles, descriptors, and where a call reads and writes. What
- * a device would be undefined for ends the program.
- */
+/* What the emulated libraries share: handles, descriptors, and where a call reads and writes.
+ * Anything that would be undefined on a device ends the program. */
 #ifndef LIBRARY_H
 #define LIBRARY_H
 

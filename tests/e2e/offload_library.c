@@ -13,7 +13,7 @@
 #ifndef PLAIN
 enum { WAITING = 512 };
 
-/* What was begun and is not done. */
+/* A transfer that was begun and is not done. */
 struct late {
     struct ul_offload memory;
     struct ul_transfer waiting[WAITING];

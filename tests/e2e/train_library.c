@@ -92,7 +92,7 @@ static int begin(struct ul_trainer *trainer)
     return model_init(arena, sizeof arena, &source, NULL);
 }
 
-/* What is refused says why, and the arena and the trainer stay what they are. */
+/* A refusal says why, and leaves the arena and the trainer as they are. */
 static int refuse(struct ul_trainer *trainer)
 {
     const struct ul_weights_source source = {.size_bytes = sizeof weights, .memory = weights};

@@ -53,7 +53,7 @@ static void remove_files(struct ul_arena *arena)
         remove(path_of(arena, i));
 }
 
-/* What the file holds as an input of that kind. */
+/* Reads what the file holds, as an input of that kind. */
 static enum ul_status read_as(struct ul_arena *arena, const char *kind, uint32_t *count,
                               struct ul_diag *diag)
 {

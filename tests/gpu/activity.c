@@ -25,7 +25,7 @@
 
 static FILE *out; /* each line is one call, which stdio locks: CUPTI has a thread of its own */
 
-/* What is the same in all versions of the record, to which later ones added at their ends. */
+/* The part that is the same in all versions of the record; later ones only added to its end. */
 typedef CUpti_ActivityMemory2 memory_record;
 
 static const char *kind_of(CUpti_ActivityMemoryKind kind)

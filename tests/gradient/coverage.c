@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What pass pattern writes in place of the operators of a model that is trained. */
+/* Whether pass pattern writes the operator in place of those of a model that is trained. */
 static bool is_fused(enum ul_op op)
 {
     uint32_t i = 0;

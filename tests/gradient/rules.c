@@ -88,7 +88,7 @@ static bool read_case(struct rule_case *test, const char *line)
     return *at == '\0';
 }
 
-/* In [0, 1), the same on every machine. */
+/* Draws a number in [0, 1), the same on every machine. */
 static double draw(struct rule_case *test)
 {
     test->random = test->random * 6364136223846793005u + 1442695040888963407u;
@@ -280,7 +280,7 @@ static bool find_differences(struct rule_case *test, uint32_t parameter, double 
 
 /* ---- The joint graph ---- */
 
-/* What decides which nodes a rule makes. */
+/* The traits that decide which nodes a rule makes. */
 static const struct ul_target_traits device = {.name = "device", .sums_joined = true};
 
 /* The graph that trains one parameter, or (PARAMETERS) all of them. */
@@ -315,7 +315,7 @@ static void set_step(struct ul_graph *graph, struct ul_arena *arena)
     graph->blocks[0].input_count = 0;
 }
 
-/* What the parameter lost; zeros where nothing updates it. */
+/* Reads what the parameter lost, with zeros where nothing updates it. */
 static void read_gradient(const struct rule_case *test, const struct ul_graph *joint,
                           uint32_t parameter, double *gradient)
 {

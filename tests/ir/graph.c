@@ -69,7 +69,7 @@ static void edits(void **state)
     ul_arena_done(&arena);
 }
 
-/* Nodes stand in the order in which they were added, at their place, with known types. */
+/* Nodes are in the order in which they were added, at their place, with known types. */
 static void builder(void **state)
 {
     (void)state;

@@ -166,7 +166,7 @@ static void read_splat_and_unaligned(void **state)
     ul_arena_done(&arena);
 }
 
-/* Constants as they lie in memory under --precision: more than one part, from any element on. */
+/* Constants as they are in memory under --precision: more than one part, from any element on. */
 static void read_rounded(void **state)
 {
     (void)state;

@@ -43,7 +43,7 @@ static enum ul_status build(struct golden *golden, const char *text, const struc
     return ul_program_build(arena, graph, &options, program, diag);
 }
 
-/* What is read from a kernel's text is emitted as the kernel is. */
+/* A kernel that is read from its text is emitted as the kernel itself is. */
 static enum ul_status check_read(struct golden *golden, const struct ul_program *program,
                                  const struct ul_program_kernel *kernel, struct ul_diag *diag)
 {

@@ -156,7 +156,7 @@ static bool is_random(const struct ul_graph *graph)
     return false;
 }
 
-/* What comes of random numbers is made when the program runs. */
+/* Anything that comes from random numbers is computed when the program runs. */
 static enum ul_status evaluate(struct run *run)
 {
     struct ul_graph *graph = &run->graph;

@@ -21,8 +21,8 @@ void case_parse(struct ul_graph *graph, struct ul_arena *arena, const char *op, 
 /* The same with node 0 inferred; fails the test when that fails. */
 void case_graph(struct ul_graph *graph, struct ul_arena *arena, const char *op, const char *inputs,
                 const char *attributes, uint32_t outputs);
-/* Runs node 0 as it stands, random or not, and gives all outputs their tensors; true when an
- * index of the data was out of range. */
+/* Runs node 0 as it is, random or not, and gives all outputs their tensors; true when an index of
+ * the data was out of range. */
 bool case_run(struct ul_graph *graph, struct ul_arena *arena);
 
 #endif

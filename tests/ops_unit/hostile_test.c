@@ -234,7 +234,7 @@ static void change_attribute(struct dice *dice, struct ul_graph *graph)
     }
 }
 
-/* Every element of the view lies in its base. */
+/* Every element of the view is inside its base. */
 static void check_view(const struct ul_graph *graph, const struct ul_node *node, uint32_t output)
 {
     const struct ul_type *in = &graph->values[node->inputs[0]].type;

@@ -47,8 +47,8 @@ static const struct place_case cases[] = {
     {"Transpose", "f32[4,4]", "perm=ints[1,0]", 0},
 };
 
-/* What a target's schedules read before they store: the interpreter runs loops as they stand, so
- * these facts are tried in tests/bench/contract. */
+/* What a target's schedules read before they store. The interpreter runs loops as they are written,
+ * so these facts are tried in tests/bench/contract. */
 static enum ul_contract_reads reads_any(const struct ul_kernel *kernel,
                                         const struct ul_contraction *contraction)
 {

@@ -70,7 +70,8 @@ static void distributions(void **state)
 
 static void classes(void **state)
 {
-    /* log of 0.1, 0, 0.6, 0.3, times any factor; then nothing but one class; then none at all. */
+    /* log of 0.1, 0, 0.6, 0.3, times any factor; then a row with only one class; then a row with
+     * none. */
     static const char logits[] = "f32[3,4] = [-2.302585,-inf,-0.510826,-1.203973,"
                                  "-inf,-inf,1000.0,-inf,-inf,-inf,-inf,-inf]";
     static const double wanted[4] = {0.1, 0, 0.6, 0.3};

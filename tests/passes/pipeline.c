@@ -179,8 +179,8 @@ static void table(void **state)
     assert_int_equal(facts, UL_FACT_TYPES | UL_FACT_VIEWS | UL_FACT_GROUPS);
 }
 
-/* 6000 bytes are stored where that is little beside the other weights, else computed in each run.
- */
+/* 6000 bytes are stored where that is little compared with the other weights; otherwise they are
+ * computed in each run. */
 static void small_beside_weights(void **state)
 {
     static const char text[] = "graph \"fold\"\n"

@@ -217,7 +217,7 @@ static void substep_run(struct machine *m, struct run *run)
     scratch_destroy(m, run->substep, run->position);
 }
 
-/* The cells of a value between runs: where its first copy lies, if it is persistent. */
+/* The cells of a value between runs: where its first copy is, if the value is persistent. */
 static uint64_t *home_of(struct machine *m, uint32_t value, uint32_t position)
 {
     if (m->plan == NULL || !m->problem->values[value].persistent ||
@@ -430,7 +430,8 @@ static bool is_held_up(const struct machine *m, uint32_t p)
     return false;
 }
 
-/* Until it is done, what another stream writes may hold anything, once that stream gets there. */
+/* Until it is done, whatever another stream writes may hold anything, once that stream gets
+ * there. */
 static void work_begin(struct machine *m, uint32_t p, uint32_t round)
 {
     m->pending[p] = true;
@@ -467,7 +468,7 @@ static uint32_t region_at(const struct machine *m, uint32_t p)
     return at->kind == UL_PLAN_RUN ? m->problem->steps[at->step].region : 0;
 }
 
-/* A loop that stands in two places is none. */
+/* A loop that is in two places is not a loop. */
 static bool positions_run(struct machine *m)
 {
     const struct ul_problem *problem = m->problem;

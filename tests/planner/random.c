@@ -96,7 +96,7 @@ static void make_step(struct maker *m, uint32_t region)
     }
 }
 
-/* Where the next step is: in a loop or a branch, or in none. */
+/* Where the next step goes: into a loop or a branch, or outside of them. */
 static uint32_t next_region(struct maker *m, uint64_t seed, uint32_t region)
 {
     if (seed % 2 == 0 && region == 0 && random_below(&m->state, 8) == 0)
@@ -105,7 +105,7 @@ static uint32_t next_region(struct maker *m, uint64_t seed, uint32_t region)
     return random_below(&m->state, 4) == 0 ? 0 : region;
 }
 
-/* Or in regions in others, of which the outermost may be an entry. */
+/* Or into nested regions, of which the outermost may be an entry. */
 static uint32_t next_inner_region(struct maker *m, uint32_t region)
 {
     static const enum ul_plan_region_kind kinds[] = {UL_PLAN_SEQUENCE, UL_PLAN_BRANCH, UL_PLAN_LOOP,

@@ -94,7 +94,7 @@ static void test_one_input_is_taken_over_once(void **state)
     assert_refused(&f, "both take over");
 }
 
-/* Both would have to lie there before position 0. */
+/* Both would have to be there before position 0. */
 static void test_what_is_there_takes_nothing_over(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void test_what_is_there_takes_nothing_over(void **state)
     assert_refused(&f, "may not be in place of");
 }
 
-/* Scratch is of its position alone: there is no second of it. */
+/* Scratch belongs to its position alone: it has no second copy. */
 static void test_scratch_has_no_copies(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void test_scratch_has_no_copies(void **state)
     assert_refused(&f, "scratch differs");
 }
 
-/* Where first-fit takes less than what is reserved, that is not the least packing. */
+/* Where first-fit takes less than what is reserved, the packing is not the least one. */
 static void test_packing_that_is_not_the_least(void **state)
 {
     (void)state;

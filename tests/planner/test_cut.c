@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What smallest cuts keep, against every set: of a network, and of a forward pass at a price; plans
- * that they make for random problems. */
+/* What smallest cuts keep, checked against every set, for a network and for a forward pass at a
+ * price; and the plans that they make for random problems. */
 #include "oracle.h"
 #include "planner/remat/remat_internal.h"
 #include "planner/solve/solve.h"
@@ -26,8 +26,8 @@ static uint64_t cut_capacity(const struct ul_flow *flow, uint32_t before)
     return sum;
 }
 
-/* Twice, the second time with other capacities: the cut takes least, and of all that do it lies
- * nearest to the source. */
+/* Cuts twice, the second time with other capacities: the cut takes least, and of all least cuts it
+ * is the nearest to the source. */
 static void test_networks_are_cut_at_least(void **state)
 {
     (void)state;

@@ -96,7 +96,7 @@ static void test_skip_is_run_again(void **state)
     ul_arena_done(&f.arena);
 }
 
-/* A step that reads the gradient and updates the state where it lies. */
+/* A step that reads the gradient and updates the state in place. */
 static void update(struct fixture *f, uint32_t gradient, uint32_t state_value)
 {
     uint32_t reads[2] = {gradient, state_value};
@@ -557,7 +557,7 @@ static void test_steps_of_regions_run_again(void **state)
     }
 }
 
-/* Plans of problems with regions in others are plans, and none claims more than there is. */
+/* Plans of problems with nested regions are valid, and none claims more than there is. */
 static void test_nested_regions(void **state)
 {
     (void)state;

@@ -101,7 +101,7 @@ static void test_sums(void **state)
 
 /* ---- Merges ---- */
 
-/* A problem whose steps have one substep each, and what has been merged of it. */
+/* A problem whose steps have one substep each, and what has been merged so far. */
 struct merged {
     struct ul_arena *arena;
     const struct ul_problem *problem;

@@ -58,7 +58,7 @@ static bool makes_own(enum ul_plan_order order)
     return order == UL_ORDER_GREEDY || order == UL_ORDER_DFS || order == UL_ORDER_BEAM;
 }
 
-/* What a plan says of a method is its row's name, and perhaps more after a colon. */
+/* A plan calls a method by its row's name, and perhaps says more after a colon. */
 static void assert_names(enum ul_method_kind kind, uint32_t constant, const char *said)
 {
     const char *name = ul_method_get(kind, constant)->name;
@@ -253,7 +253,8 @@ static void test_given_values_are_kept(void **state)
     ul_arena_done(&arena);
 }
 
-/* What does not apply is not replaced: the plan does not fit, and names the method. */
+/* A named method that does not apply is not replaced: the plan does not fit, and names the
+ * method. */
 static void test_named_method_is_not_replaced(void **state)
 {
     (void)state;
@@ -330,7 +331,8 @@ static void test_named_orders_run(void **state)
     ul_arena_done(&arena);
 }
 
-/* No order is below that of a chain; a search that has no work to do anything finds none. */
+/* No order of a chain is better than the file's; a search that may do hardly any work finds
+ * none. */
 static void test_named_orders_are_not_replaced(void **state)
 {
     (void)state;

@@ -113,7 +113,7 @@ static bool sequence_is_sound(struct maker *m)
     return true;
 }
 
-/* Ranges and offsets for a sequence; false if it is so wrong that there are none. */
+/* Ranges and offsets for a sequence; false if it is so wrong that it has none. */
 static bool sequence_plan(struct maker *m, const uint32_t *alternatives, struct ul_plan *plan)
 {
     struct ul_plan_options options = options_of();
@@ -370,7 +370,7 @@ static bool sequence_mutate(struct maker *m, struct ul_plan *plan)
     return made;
 }
 
-/* Returns whether the mutant means something else than the plan did. */
+/* Returns whether the mutant means something different from the plan. */
 static bool mutant_try(struct maker *m, uint64_t seed)
 {
     struct ul_plan plan;

@@ -111,7 +111,7 @@ static void test_the_cheapest_byte_goes_first(void **state)
     ul_arena_done(&f.arena);
 }
 
-/* What two steps share is there until both do without, and its bound is not counted twice. */
+/* What two steps share is there until both do without it, and its bound is not counted twice. */
 static void test_what_is_shared_counts_once(void **state)
 {
     (void)state;
@@ -155,7 +155,8 @@ static void test_the_deepest_stack_counts(void **state)
     ul_arena_done(&f.arena);
 }
 
-/* What a process runs last it has without the reserved bytes, as far as these are given back. */
+/* The process's last bytes are needed without the reserved bytes, as far as these have been given
+ * back. */
 static void test_last_bytes(void **state)
 {
     (void)state;
@@ -177,7 +178,7 @@ static void test_last_bytes(void **state)
     assert_int_equal(ul_plan_space_budget(&process, &plan, 2650), 2000);
 }
 
-/* What a library keeps lies in a space beside, and counts where the budget is for it. */
+/* What a library keeps is in a space of its own, and counts where the budget includes it. */
 static void test_spaces_beside(void **state)
 {
     (void)state;

@@ -317,8 +317,8 @@ static void test_orders_are_the_best_there_are(void **state)
     assert_int_equal(open[UL_ORDER_ANNEAL], 0);
 }
 
-/* In graphs too large for all orders, with takeovers, seeds change which orders are found, never
- * that they are orders, nor what their peaks are. */
+/* In graphs too large to try all orders, with takeovers, seeds change which orders are found, but
+ * not that they are valid, nor what their peaks are. */
 static void test_seeds_draw(void **state)
 {
     (void)state;
@@ -436,7 +436,7 @@ static void test_both_ways_and_parts_agree(void **state)
     }
 }
 
-/* With hardly any work allowed, whatever is found must be right. */
+/* With hardly any work allowed, whatever is found must still be right. */
 static void test_orders_of_larger_graphs_are_valid(void **state)
 {
     (void)state;
@@ -460,7 +460,7 @@ static void test_orders_of_larger_graphs_are_valid(void **state)
     }
 }
 
-/* Sources of no bytes, a value that reads them all, and as many readers of that. */
+/* Sources without bytes, a value that reads them all, and as many readers of that value. */
 static void test_cores_stay_as_small_as_graphs(void **state)
 {
     (void)state;

@@ -231,7 +231,8 @@ static void test_nested_lifetimes_are_stacked(void **state)
 
 enum { KEPT = 400, STEPS = KEPT + 2000 };
 
-/* What lives for a moment is large, so that what has gone by then has to leave one hole. */
+/* What lives for a moment is large, so that the memory that has become free by then has to form one
+ * hole. */
 static struct ul_pack_buffer *buffers_of_training(struct ul_arena *arena, uint64_t seed)
 {
     enum { TIMES = 6 * KEPT };

@@ -146,7 +146,7 @@ static void move_try(struct maker *m, struct seen *seen)
     seen->in_third_space += space == 2;
 }
 
-/* The first or the last position that touches a value; UL_PLAN_NONE: none does. */
+/* The first or the last position that touches a value; UL_PLAN_NONE if none does. */
 static uint32_t touch_find(const struct maker *m, uint32_t value, bool is_last)
 {
     uint32_t found = UL_PLAN_NONE;
@@ -155,8 +155,8 @@ static uint32_t touch_find(const struct maker *m, uint32_t value, bool is_last)
     return found;
 }
 
-/* Has a persistent value live in another space: it is loaded before anything touches it, and saved
- * after, and sometimes between two touches too. */
+/* Makes a persistent value live in another space: it is loaded before anything touches it, saved
+ * afterwards, and sometimes between two touches too. */
 static void home_try(struct maker *m, struct seen *seen)
 {
     uint32_t v = random_below(&m->random, m->problem->value_count + 1);
@@ -228,7 +228,8 @@ static void run_beside(struct maker *m, struct seen *seen)
     seen->runs_beside++;
 }
 
-/* What some values' own space is besides the arena, and how fast the others are. */
+/* Adds spaces besides the arena, with their speeds, and makes some of them the values' own
+ * space. */
 static void spaces_add(struct maker *m)
 {
     uint32_t count = 1 + random_below(&m->random, 2);

@@ -55,7 +55,7 @@ static void make_branches(struct made *m, uint64_t room_bytes)
     assert_int_equal(ul_plan_solve(&m->arena, m->problem, &options, &m->plan, &m->diag), UL_OK);
 }
 
-/* With costs as the plan has them, of which `busy_percent` keep the device busy. */
+/* With the plan's own costs, of which `busy_percent` keep the device busy. */
 static void stream(struct made *m, uint32_t busy_percent, uint32_t least_percent)
 {
     const struct ul_plan_options options = {.budget_bytes = 0};
@@ -130,8 +130,8 @@ static void test_no_gain(void **state)
     ul_arena_done(&m.arena);
 }
 
-/* Scratch of a step on stream 1 lives through the wait: more of it has no place where others come
- * to lie before that. */
+/* The scratch of a step on stream 1 lives through the wait: a larger one does not fit where others
+ * are placed before then. */
 static void test_spares(void **state)
 {
     struct made m;

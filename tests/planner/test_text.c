@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems and plans in text: what is printed is read back to the same bytes; whatever else is read
- * ends in a problem that can be planned or in a message. */
+/* Problems and plans in text: what is printed reads back to the same bytes; anything else that is
+ * read ends in a problem that can be planned, or in a message. */
 #include "planner/solve/solve.h"
 #include "random.h"
 

@@ -494,7 +494,7 @@ static struct ul_plan plan_within(struct made *m, uint64_t budget_bytes, uint64_
     return plan;
 }
 
-/* What a plan that does not fit says would do does, to the byte. */
+/* What a plan that does not fit says would be enough is enough, to the byte. */
 static void refusal_prove(struct made *m, const struct ul_plan *refused, uint64_t budget_bytes,
                           uint64_t capacity_bytes)
 {

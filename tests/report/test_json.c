@@ -108,7 +108,7 @@ static void test_transfers_are_columns(void **state)
     ul_arena_done(&f.arena);
 }
 
-/* As every plan.json was before there were transfers. */
+/* As every plan.json was before transfers existed. */
 static void test_plans_of_runs_alone_say_no_more(void **state)
 {
     (void)state;

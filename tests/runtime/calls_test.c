@@ -159,8 +159,8 @@ static void check_after_failure(void)
     free(block);
 }
 
-/* In a parallel region a run has one thread: what was made ready for two says so, what was made
-   ready there runs. */
+/* In a parallel region a run has one thread: what was made ready for two reports that, and what was
+   made ready there runs. */
 static void check_region(void)
 {
     unsigned char *outside, *inside = NULL;

@@ -357,8 +357,8 @@ static void copy_layout(struct ul_call *call, struct ul_pack *pack, const dnnl_m
     call->pack = pack;
 }
 
-/* What the library says of its layout; `stored` NULL: for a copy of the weights, or the gradient's.
- */
+/* Takes what the library says of its layout; `stored` NULL: for a copy of the weights, or for the
+ * gradient's. */
 static void take_layout(struct ul_call *call, struct ul_pack *pack, const_dnnl_primitive_desc_t pd,
                         const uint32_t *stored)
 {
@@ -740,7 +740,8 @@ static void check_products(void)
     check_product("matmul, batched weights", 3, (const int64_t[]){3, 17, 40}, 33, 1, 1, "R");
 }
 
-/* What needs more than planned, and what is not there at all, is told with numbers. */
+/* A call that needs more than planned, and one that is not there at all, are reported with
+ * numbers. */
 static void check_failures(void)
 {
     struct ul_call call = {.kind = UL_CALL_CONVOLUTION, .group_count = 1};

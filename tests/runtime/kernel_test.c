@@ -113,7 +113,8 @@ static void test_round_trip(void)
         }
 }
 
-/* Powers of two, from 2^-127 to 2^127: what lies between goes to the next, and 0 to the first. */
+/* Powers of two, from 2^-127 to 2^127: numbers in between go to the next one, and 0 to the
+ * first. */
 static void test_scales(void)
 {
     for (unsigned code = 0; code < 255; code++) {

@@ -162,7 +162,7 @@ static void test_arena_failures(void)
     free(arena);
 }
 
-/* What init says of the weights file with one byte changed. */
+/* What init says about the weights file with one byte changed. */
 static int init_changed(unsigned char *arena, size_t at, unsigned char change)
 {
     struct ul_weights_source source;

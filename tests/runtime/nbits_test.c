@@ -81,7 +81,7 @@ static uint32_t pick_half(enum ul_call_type type)
     return type == UL_CALL_F16 ? ul_f32_to_f16(number) : ul_f32_to_bf16(number);
 }
 
-/* One block, maybe of an odd number, and a scale or none. */
+/* One block, perhaps with an odd number of elements. */
 static void make_halves(struct trial *trial)
 {
     struct ul_call_nbits *nbits = &trial->call.nbits;
@@ -327,7 +327,8 @@ static void check_trial(const struct trial *trial)
     free_room(again, (uint64_t)count * 4);
 }
 
-/* A block with what is no finite number gives none, beside rows that have only numbers. */
+/* A block with a value that is not finite gives results that are not finite, next to rows that have
+ * only finite ones. */
 static void check_not_finite(void)
 {
     struct trial trial;

@@ -29,7 +29,7 @@ static void print(const float *values, char *text, size_t text_bytes)
     fclose(file);
 }
 
-/* A trainer of some seconds a sample is not one of none a second. */
+/* A trainer that takes some seconds for a sample must not print that it does 0 samples a second. */
 static void check_speed(double per_second, const char *wanted)
 {
     char buffer[UL_SIZE_TEXT_BYTES];

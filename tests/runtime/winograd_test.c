@@ -316,7 +316,7 @@ static void check_trial(const struct trial *trial)
     free(is_result);
 }
 
-/* What it does not compute, it says. */
+/* It reports what it does not compute. */
 static void check_refusals(void)
 {
     struct trial trial;

@@ -297,7 +297,7 @@ static void test_hook(void)
     }
 }
 
-/* What is not stored: splats of every size. And inputs and outputs in their places. */
+/* What is not stored: splats of every size. Also inputs and outputs in their places. */
 static void test_arena(unsigned char *arena)
 {
     struct ul_context *context;

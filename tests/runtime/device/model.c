@@ -67,7 +67,7 @@ static const struct ul_splat splats[] = {
     {AT_DOUBLES, 3, UINT64_C(0x0102030405060708), 8, UL_SPACE_ARENA},
 };
 
-/* Numbers in `ranges`; of what is a caller's there is none, and a weight stands there. */
+/* Indexes into `ranges`. The caller's tensors have no range; a weight's index takes their place. */
 enum { R_W, R_B, R_BYTES, R_WORDS, R_DOUBLES, R_BIG, R_PICK, R_FLAG, R_H, R_COUNTER, R_CHECK };
 #ifdef DEVICE_CALLER
 enum { R_X = R_B, R_Y = R_B, R_ROWS = R_B };

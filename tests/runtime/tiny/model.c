@@ -46,13 +46,13 @@ static void k2(struct ul_run *r, const float *UL_RESTRICT x, const int64_t *UL_R
     y[0] += x[-8]; /* a place where nothing lives */
 #endif
 #ifdef TINY_BUG_LIVE
-    y[0] += x[-80]; /* a live value of somebody else: W */
+    y[0] += x[-80]; /* a live value of someone else: W */
 #endif
 #ifdef TINY_BUG_WRITE
     y[6] = 1.0f; /* four bytes after y: free at this step */
 #endif
 #ifdef TINY_BUG_CLOBBER
-    ((int64_t *)(uintptr_t)pick)[0] = 0; /* a live value of somebody else */
+    ((int64_t *)(uintptr_t)pick)[0] = 0; /* a live value of someone else */
 #endif
 }
 
