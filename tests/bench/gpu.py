@@ -484,7 +484,7 @@ def lacks(row, wanted):
 
 
 def measure_all(args, cases, rows):
-    """Measures what `rows`, {key: row}, lacks; hands the rows over each time there is a new one."""
+    """Measures what `rows`, {key: row}, lacks; passes the rows on each time there is a new one."""
     passes = [args.peers]
     if args.deadline is not None and "compile" in args.peers:
         passes = [[peer for peer in args.peers if peer != "compile"], args.peers]

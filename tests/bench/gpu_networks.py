@@ -43,7 +43,7 @@ def named_weights(model):
 
 def load(module, weights):
     """Every parameter and statistic of the module comes from the file, and all of the file is used
-    but for buffers of masks and positions."""
+    except for buffers of masks and positions."""
     own = module.state_dict()
     counters = [name for name in own if name.endswith("num_batches_tracked")]
     missing = [name for name in own if name not in weights and name not in counters]
@@ -55,7 +55,7 @@ def load(module, weights):
 
 
 def count_of(weights, prefix):
-    """How many numbered submodules stand behind a prefix such as "encoder.layer."."""
+    """How many numbered submodules come after a prefix such as "encoder.layer."."""
     behind = [name[len(prefix) :] for name in weights if name.startswith(prefix)]
     return max(int(name.split(".")[0]) for name in behind) + 1
 

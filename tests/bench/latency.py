@@ -357,7 +357,7 @@ def measure_case(case, row, args):
 
 
 def measure(args, network, threads):
-    """One row, as it stands in the JSON."""
+    """One row, as it is in the JSON."""
     row = {"network": network.label, "group": network.group, "threads": threads}
     try:
         with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:

@@ -6,8 +6,8 @@
               [--threads 1] [--target cpu] [--json FILE] [--no-peer]
 
 Each kind is a small stack of layers (four 1024 x 1024 products, four convolutions of 256 channels on
-14 x 14, four transposed ones of 3 x 3 there, or two of 4 x 4 by stride 2, a table of 32768 x 256), or ResNet-50 of models/, whose convolutions have such weights, at batches of 8 at most: f16 and bf16 weights stand behind a Cast, `int8` ones behind Cast and
-Mul by a scale for each column or channel, `qdq` ones behind a DequantizeLinear. The program of each
+14 x 14, four transposed ones of 3 x 3 there, or two of 4 x 4 by stride 2, a table of 32768 x 256), or ResNet-50 of models/, whose convolutions have such weights, at batches of 8 at most: f16 and bf16 weights stand after a Cast, `int8` ones after Cast and
+Mul by a scale for each column or channel, `qdq` ones after a DequantizeLinear. The program of each
 type runs in turn with the float32 program and with onnxruntime on the same file, --rounds times in
 all, for a tenth of a second each. What counts is the processor time of a run, that of the fastest of
 these turns: other work on the machine only ever adds to it.

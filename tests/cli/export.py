@@ -161,7 +161,7 @@ def test_inside(model):
 
 
 def test_external(model):
-    """All tensors in a file beside, that of the constant too; the result lies in another folder."""
+    """All tensors in a file beside, that of the constant too; the result is in another folder."""
     outside = onnx.ModelProto()
     outside.CopyFrom(model)
     data = b"-" * 17

@@ -24,7 +24,7 @@ MODELS = {
   b = Cast <to = 1> (w)
   y = MatMul (a, b)
 }""",
-    # One output hangs on 16 bits, the other does not; its data is wrong by 0.2 %.
+    # One output depends on 16 bits, the other does not; its data is wrong by 0.2 %.
     "mixed": """g (float[8] x) => (float[8] y, float[8] z) {
   a = Cast <to = 10> (x)
   b = Exp (a)
@@ -72,7 +72,7 @@ MODELS = {
 }""",
     "doubled": "g (float[400,400] x) => (float[400,400] y) { y = Add (x, x) }",
     "never": "g (float[4,8] x) => (float[4,8] y) { z = Constant <value = float {0.0}> ()  y = Mul (x, z) }",
-    # Terms that cancel, as logits do: the outputs hang on the last bits of the products.
+    # Terms that cancel, as logits do: the outputs depend on the last bits of the products.
     "cancels": """g (float[64,256] x) => (float[64,16] y) {
   a = MatMul (x, big)
   b = MatMul (x, bigger)

@@ -82,7 +82,7 @@ def recorded(*parameters, buffers=()):
 
 
 def roles(*words):
-    """What inspect says of each initializer."""
+    """What inspect says about each initializer."""
     done = subprocess.run(
         [ULLAGE, "inspect", "m.onnx", "--train", *words], capture_output=True, text=True, check=False
     )

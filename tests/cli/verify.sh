@@ -85,7 +85,7 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
     expect 6 'largest difference 1 step of 65535: MISMATCH' \
         "$ullage" verify fine.onnx --target c --cflags -O0 --steps 0
     expect 0 'ok by steps' "$ullage" verify fine.onnx --target c --cflags -O0 --steps 1
-    # a program without floats is held against the integers behind the reference's floats
+    # a program without floats is compared with the integers that the reference's floats stand for
     free() { "$ullage" verify steps.onnx "$@" --target c --no-float --cflags -O0; }
     expect 0 '^  y: largest difference [01] steps? of ' free
     expect 6 'give --steps N where that many are right' free off_data

@@ -61,7 +61,7 @@ def keep(folder, shared):
 
 
 def starts(program):
-    """A run on random inputs where there is a device; else one line that says there is none."""
+    """A run on random inputs where there is a device; otherwise a line that says there is none."""
     code, said = run([program, "--random", "1"])
     if code == NO_DEVICE and len(said.splitlines()) == 1 and "no CUDA device" in said:
         return None

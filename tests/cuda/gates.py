@@ -135,7 +135,7 @@ def emit_operators(args, kernels, work):
 
 
 def resources(said):
-    """(spilt bytes, frame bytes, shared bytes) of what ptxas says of a kernel and what it calls."""
+    """(spilt bytes, frame bytes, shared bytes) as ptxas reports them for a kernel and what it calls."""
     own = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",
                      said)  # fmt: skip
     shared = re.search(r"Used \d+ registers.*?(\d+) bytes smem", said)
@@ -242,7 +242,7 @@ def find_cuobjdump():
 
 
 def read_allowed():
-    """(regex of where, regex of the gate) a line; behind a colon the reason."""
+    """(regex of where, regex of the gate) a line; after a colon the reason."""
     with open(os.path.join(HERE, "gates_allowed.txt"), encoding="utf-8") as file:
         lines = [line for line in file.read().splitlines() if line and not line.startswith("#")]
     return [tuple(line.split(":", 1)[0].split()) for line in lines]

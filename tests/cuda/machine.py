@@ -39,7 +39,7 @@ def run(command, **more):
 
 
 def by_entry(said, head, names):
-    """{name: lines} of a text in which lines that match `head` say whose the lines behind are."""
+    """{name: lines} of a text in which lines that match `head` say whose the lines after it are."""
     found, lines = {name: [] for name in names}, None
     for line in said.splitlines():
         match = re.search(head, line)

@@ -38,7 +38,7 @@ def save(path, nodes, inputs, output):
 
 
 def product(path, kind, m, n, k, is_turned):
-    """a times b, where b lies along n, or along k as weights of PyTorch's do."""
+    """a times b, where b is stored along n, or along k as PyTorch's weights are."""
     nodes = [helper.make_node("Gemm", ["a", "b"], ["y"], transB=int(is_turned))]
     b = [n, k] if is_turned else [k, n]
     save(path, nodes, [("a", [m, k], kind), ("b", b, kind)], ("y", [m, n], kind))
@@ -76,7 +76,7 @@ def trained(path, heads, queries, keys, size):
 
 
 def models(folder, precisions):
-    """(name, path, options) of each, of that type itself, but for those that train."""
+    """(name, path, options) of each, in that type itself, except for those that train."""
     path = os.path.join(folder, "shape.onnx")
     for shape in PRODUCTS:
         name = "_".join(map(str, shape))

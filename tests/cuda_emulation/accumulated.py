@@ -8,7 +8,7 @@ The gradient of each matrix is added to the sum of its step by the product that 
 sum lies: a call of cuBLASLt with a factor of 1 for what is there, or a kernel of ours. Losses are
 those of target c, where the library runs the calls and where it has nothing for them; --pack none
 has the same bits. The first run of a step takes nothing over: steps with gradients that are not
-finite are passed over, and those behind them are none the worse. --quick: in float32 alone.
+finite are passed over, and those after them are none the worse. --quick: in float32 alone.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package or g++ is missing.
 """
 

@@ -2,7 +2,7 @@
 /*
  * Attention of the emulated cuDNN, spelled out as the library's engines know it:
  *
- *      scores = q k; scaled by a number; masks are added; where causal, keys behind the query are
+ *      scores = q k; scaled by a number; masks are added; where causal, keys after the query are
  *      -infinity; weights = softmax by the largest score and the sum, rounded; weights v
  *
  * in this order of operations, what lies between being virtual and in f32. Without the logarithm of

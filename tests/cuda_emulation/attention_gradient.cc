@@ -3,7 +3,7 @@
  * The gradient of attention of the emulated cuDNN, spelled out as the library's engines know it:
  *
  *      sums = (sum of g o) * 1, in memory; scores = q k, scaled, masked; less norms; where causal,
- *      keys behind the query are -infinity; weights = exp(scores); dv = turned(weights) g; slopes =
+ *      keys after the query are -infinity; weights = exp(scores); dv = turned(weights) g; slopes =
  *      (g v - sums) weights, scaled; dk = turned(slopes) q; dq = slopes turned(k)
  *
  * in this order of operations, what lies between being virtual; what is turned has the type of the

@@ -69,7 +69,7 @@ class Trainer:
         return [how for op, how in zip(steps["op"], steps["implementation"]) if op == "AttentionGradient"]
 
     def train(self, *words, **environment):
-        """Parameters behind a step, and what the program says."""
+        """Parameters after a step, and what the program says."""
         x, y, saved = (os.path.join(self.folder, name) for name in ("x.npy", "y.npy", "saved.npz"))
         text = run(self.program, "--data", x, "--labels", y, "--save", saved, "--steps", "1", "--seed",
                    "1", *words, **environment)

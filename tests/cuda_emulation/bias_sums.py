@@ -77,7 +77,7 @@ def add_layers(net, sides):
 
 
 def make_rows(folder):
-    """Products of three axes with biases that are added behind: sums come before the products."""
+    """Products of three axes with biases that are added afterwards: sums come before the products."""
     net = Net()
     add_layers(net, (48, 64, 96))
     net.add("ReduceMean", ["a1"], "mean", axes=[1], keepdims=0)
@@ -87,7 +87,7 @@ def make_rows(folder):
 
 
 def make_tiles(folder):
-    """A gradient that is large beside all else, in tiles, behind the update of its bias."""
+    """A gradient that is large beside all else, in tiles, after the update of its bias."""
     net = Net()
     add_layers(net, (64, 512, 1024))
     net.add("Gemm", ["a1", net.weight("w2", 1024, CLASSES), net.weight("b2", CLASSES)], "y")
@@ -136,7 +136,7 @@ def smallest_budget(ullage, folder, words):
 
 
 def check_losses(ullage, folder, words, limit, refused, quick):
-    """Returns the trainer and the parameters behind its steps."""
+    """Returns the trainer and the parameters after its steps."""
     want = Trainer(ullage, folder, "--target", "c", *words).losses()[0]
     trainer = Trainer(ullage, folder, *CUDA, *words)
     got, bits = trainer.losses()

@@ -147,7 +147,7 @@ def residuals(net):
 
 @case(cublaslt=2)
 def deep(net):
-    """Few results and long sums: cut in parts that lie in the workspace."""
+    """Few results and long sums: cut into parts that are in the workspace."""
     x = net.input("x", 3, 700)
     a = net.node("Add", net.node("MatMul", x, net.weight(700, 520)), net.weight(520))
     a = net.node("Relu", a)
@@ -176,7 +176,7 @@ def quantized(net, x, scale):
 
 @case(cublaslt=2)
 def sums(net):
-    """Sums of integers: no call where 8 bits are made of them, or where there are 18 columns."""
+    """Sums of integers: no call where 8 bits are made from them, or where there are 18 columns."""
     x = quantized(net, net.input("x", 12, 32), 0.02)
     a = net.node("Relu", net.node("Mul", integers(net, x, 32, 24), net.number(2e-4)))
     b = net.node("Add", integers(net, quantized(net, a, 0.05), 24, 20), net.weight(20))
@@ -262,7 +262,7 @@ def convolution_residuals(net):
 
 @case(cudnn=4)
 def convolution_in_place(net):
-    """A residual that lies where the result goes."""
+    """A residual that is where the result goes."""
     x = net.node("Abs", net.input("x", 1, 8, 12, 12))
     a = net.node("Relu", net.conv(x, 8, 8, 3, 3, pads=[1] * 4))
     b = net.node("Relu", net.conv(a, 8, 8, 3, 3, pads=[1] * 4))
@@ -273,7 +273,7 @@ def convolution_in_place(net):
 
 @case(cudnn=4)
 def odd(net):
-    """Values of 8 times an odd number of bytes: with --align 8 some lie where cuDNN does not look."""
+    """Values of 8 times an odd number of bytes: with --align 8 some are where cuDNN does not look."""
     x = net.node("Abs", net.input("x", 1, 6, 7, 7))
     a = net.node("Relu", net.conv(x, 6, 6, 3, 3, pads=[1] * 4))
     b = net.node("Relu", net.node("Add", net.conv(a, 6, 6, 3, 3, pads=[1] * 4), a))
@@ -293,7 +293,7 @@ def room(net):
 
 @case(cudnn=2)
 def tight(net):
-    """The second convolution wants more than 4 MiB, and nothing lies free beside it."""
+    """The second convolution wants more than 4 MiB, and nothing is free beside it."""
     x = net.node("Abs", net.input("x", 1, 8, 160, 160))
     a = net.node("Relu", net.conv(x, 32, 8, 3, 3, pads=[1] * 4))
     return net.model(net.node("GlobalMaxPool", net.conv(a, 32, 32, 3, 3, pads=[1] * 4)))
@@ -337,7 +337,7 @@ def attention(net):
 
 @case(HALVES, cudnn=3)
 def attention_causal(net):
-    """Fewer heads of keys; heads that lie side by side; values of other sizes."""
+    """Fewer heads of keys; heads that are side by side; values of other sizes."""
     q, k, v = net.input("q", 1, 6, 17, 128), net.input("k", 1, 2, 17, 128), net.input("v", 1, 2, 17, 32)
     a = attend(net, q, k, v, is_causal=1)
     x, y = net.input("x", 3, 9, 64), net.input("y", 3, 11, 32)
@@ -511,7 +511,7 @@ def check_kernels(program, calls, plain, limit=1e-5):
 
 
 def check_half(program, calls, plain, limit=1e-5):
-    """cuDNN serves every other call; ours run the rest, and one line says of how many."""
+    """cuDNN serves every other call; ours run the rest, and one line says how many."""
     switch = {"UL_EMULATE_HALF_ALGORITHMS": "1"}
     need(near(outputs(program, **switch), plain, limit), "half of cuDNN's calls differ")
     code, text = run([program, "--random", "1", "--output-npz", program + ".npz"], **switch)
@@ -529,7 +529,7 @@ def check_missing(program, calls):
 
 
 def check_align(ullage, folder, plain):
-    """Where an operand lies at no multiple of 16 our kernel runs, and three places say so."""
+    """Where an operand is not at a multiple of 16 our kernel runs, and three places say so."""
     program = compile_model(ullage, folder, "align", *CUDA, "--align", "8")
     need(near(outputs(program), plain, 1e-5), "--align 8 differs")
     code, text = run([program, "--random", "1", "--output-dir", folder])
@@ -570,7 +570,7 @@ def check_tight(ullage, folder):
 
 
 def check_room(ullage, folder):
-    """What lies free beside a step is its workspace; the arena is as large as without."""
+    """What is free beside a step is its workspace; the arena is as large as without."""
     few, default = workspaces(ullage, folder, "--workspace", "4MiB"), workspaces(ullage, folder)
     need(few[0] == default[0], "the default raises the peak")
     need(few[1] <= 4 << 20 < default[1], f"workspaces of {few[1]} and {default[1]} bytes at most")

@@ -7,7 +7,7 @@
  * the residual; Winograd's method with much workspace; one that rounds operands; one that sums in
  * 16 bits; one that is compiled when a plan is made; on tensor cores with a little workspace, which
  * rounds f32 to TF32, and the same without; one with none, as a fallback. Only the compiled one
- * takes operations behind a convolution without a bias.
+ * takes operations after a convolution without a bias.
  */
 #include "graph.h"
 

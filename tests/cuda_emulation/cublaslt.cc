@@ -9,14 +9,14 @@
  *
  * With UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered, and with UL_EMULATE_NO_SUMS
  * no sums of a factor along k (BGRADA, BGRADB). These come beside one product of floats alone, with
- * nothing behind it, in the type of D. With UL_EMULATE_NO_SLOPES there are none of an activation.
- * They come behind one product of 16 bits. Those of a GELU (DGELU) come from a matrix of the type
+ * nothing after it, in the type of D. With UL_EMULATE_NO_SLOPES there are none of an activation.
+ * They come after one product of 16 bits. Those of a GELU (DGELU) come from a matrix of the type
  * of D with at least as many rows, its columns at multiples of 8 elements; those of a ReLU (DRELU)
  * from bits, columns at multiples of 128, the first of eight the lowest of a byte, or with
  * UL_EMULATE_MASK_TURNED the highest.
  *
  * Integers of 8 bits are served where the manual says that tensor cores take them: A turned and B
- * not, sums and results in 32 bits with an alpha of 1 and a beta of 0, nothing behind them, rows of
+ * not, sums and results in 32 bits with an alpha of 1 and a beta of 0, nothing after them, rows of
  * D, terms of sums and steps between columns in multiples of 4, addresses too.
  *
  * More is refused than a device would: addresses that are not aligned as the heuristic was told,

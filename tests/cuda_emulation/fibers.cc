@@ -400,7 +400,7 @@ unsigned char *rest_new()
     return (unsigned char *)rest;
 }
 
-/* New addresses for the running block, before its threads begin; and none, behind its end. */
+/* New addresses for the running block, before its threads begin; and none, after its end. */
 void orders_new()
 {
 #if defined(UL_EMULATE_RACE)

@@ -424,7 +424,7 @@ def test_a_trainer():
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 7
 
 
-# ---- arrays that lie on the device ----
+# ---- arrays that are on the device ----
 
 
 class There:
@@ -445,7 +445,7 @@ class There:
         assert getattr(self.device, name)(*arguments) == 0, name
 
     def get(self):
-        """What lies there now."""
+        """What is there now."""
         copy = numpy.empty_like(self.array)
         self.call("cudaMemcpy", ctypes.c_void_p(copy.ctypes.data), self.data, ctypes.c_size_t(copy.nbytes), 4)
         return copy

@@ -143,7 +143,7 @@ def count_slopes(trainer, **environment):
 
 
 def check_relus(ullage, folder, count, precision, quick):
-    """By a mask a product has the bits of a kernel behind it."""
+    """By a mask a product has the bits of a kernel after it."""
     words = ["--precision", precision]
     trainer, bits = check_losses(ullage, folder, words, 2e-2, NO_SLOPES, quick)
     check_launches(trainer, 0, 0, NO_SLOPES)

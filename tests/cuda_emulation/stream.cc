@@ -7,8 +7,8 @@
  *
  * So a program that forgets to wait for a stream sees what was there before. With an order other
  * than 0, other streams go on by chance too, and the nodes of a graph run in any order that their
- * dependencies allow. A captured node depends on what stands before it in its stream, and on what
- * an event that the stream waited for stood behind.
+ * dependencies allow. A captured node depends on what comes before it in its stream, and on what
+ * comes before the events that the stream waited for.
  *
  * Left out: the legacy stream (NULL) runs at once and lets everything else finish first;
  * page-locked and other host memory differ in one thing alone: a copy from other memory reads it at

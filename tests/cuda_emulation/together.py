@@ -30,7 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 TOLERANCE = {"fp32": 2e-5, "fp16": 4e-3, "bf16": 4e-2}
 
-# name: operator, hidden, inputs, steps, batch, what it has (2: another layer behind it),
+# name: operator, hidden, inputs, steps, batch, what it has (2: another layer after it),
 # attributes, launches of its layers
 CASES = {
     "lstm": ("LSTM", 96, 5, 7, 1, "b", {}, 1),
@@ -55,7 +55,7 @@ CASES = {
 
 
 def make(name, path):
-    """The model; its inputs and what onnxruntime makes of them."""
+    """The model; its inputs, and what onnxruntime computes from them."""
     op, hidden, inputs, steps, batch, has, attributes, _ = CASES[name]
     rng = np.random.default_rng(len(name))
     both = attributes.get("direction") == "bidirectional"

@@ -93,7 +93,7 @@ def fenced(lines, begin, end, language, marks):
 
 
 def mark_of(lines, at):
-    """(name, text, line behind it) of the comment that begins in a line, or None."""
+    """(name, text, the line after it) of the comment that begins in a line, or None."""
     if not lines[at].startswith("<!-- "):
         return None
     end = at
@@ -105,7 +105,7 @@ def mark_of(lines, at):
 
 
 def block_end(lines, at):
-    """Behind the indented block that begins in a line."""
+    """The line after the indented block that begins in a line."""
     end = at
     while end < len(lines) and (lines[end].startswith("    ") or not lines[end].strip()):
         end += 1
@@ -203,7 +203,7 @@ def plain(line, varies=()):
 
 
 def is_line(shown, line, varies=()):
-    """Whether a line is as shown; "..." in it stands for a part of it."""
+    """Whether a line is as shown; "..." in it replaces a part of it."""
     shown, line = plain(shown, varies), plain(line, varies)
     parts = [re.escape(part.strip()) for part in shown.split("...")]
     if len(parts) == 1:
@@ -216,7 +216,7 @@ def output_lines(output):
 
 
 def is_shown(shown, output, varies=()):
-    """Whether the lines shown are all of the output, but for what is marked as left out."""
+    """Whether the lines shown are all of the output, except for what is marked as left out."""
     lines = output_lines(output)
     ends = {0}  # how many lines of the output what was shown so far may be
     for line in "\n".join(shown).rstrip("\n").split("\n") if any(shown) else []:

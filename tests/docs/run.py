@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the blocks of README.md, docs/ and the READMEs of folders as they stand there, and compares what they print (README.md
+"""Runs the blocks of README.md, docs/ and the READMEs of folders as they are, and compares what they print (README.md
 here has the rules).
 
     run.py ULLAGE [--slow] [--update] [--folders] [PAGE...]
@@ -25,7 +25,7 @@ from pages import Page, is_shown, renewed
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "tests", "docs")
 OWN = ("README.md", "python/README.md")
-MARK = "\1"  # around the exit codes behind what each prints
+MARK = "\1"  # around the exit codes after what each prints
 
 
 def page_paths(folders_alone=False):

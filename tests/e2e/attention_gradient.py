@@ -96,7 +96,7 @@ def spelled(case, values):
 
 
 def wide(case, values):
-    """Two layers behind the result, with many elements between them."""
+    """Two layers after the result, with many elements between them."""
     random, size = numpy.random.default_rng(7), values["wy"].size
     values["up"] = (random.standard_normal((size, case["wide"])) / size**0.5).astype(values["wy"].dtype)
     values["down"] = (values["up"].T / (case["wide"] / size)).astype(values["wy"].dtype)

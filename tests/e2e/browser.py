@@ -52,7 +52,7 @@ def quiet(browser, what):
 
 
 def check_map(browser, plan):
-    """Boxes lie where the rows of the table say."""
+    """Boxes are where the rows of the table say."""
     boxes = browser.run("Array.from(document.querySelectorAll('#map rect[data-range]')).map(box => [+box.dataset.range].concat(['x', 'y', 'width', 'height'].map(key => +box.getAttribute(key))))")
     rows = browser.run("Array.from(document.querySelectorAll('#t4 tr[data-range]')).map(row => [+row.dataset.range].concat(Array.from(row.cells).slice(3).map(cell => +cell.textContent.replace(/,/g, ''))))")
     table = {row[0]: row[1:] for row in rows}

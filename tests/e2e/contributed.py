@@ -559,7 +559,7 @@ def lstm():
 
 
 def bad():
-    """Cases with the exit code and what stands in the message."""
+    """Cases with the exit code and what the message says."""
     x, w = random(2, 5, 12), weight(random(12, 48))
     q, u = random(2, 6, 32), integers(U8, 1, 4, 6, 6)
     full, total, scale, zero = np.int32([5, 5]), one(6, I32), one(0.1), one(3, U8)

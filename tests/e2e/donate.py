@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs that overwrite an input where it lies: --donate.
+"""Outputs that overwrite an input in place: --donate.
 
     donate.py ULLAGE [--target c] [MODEL]...
 
@@ -36,7 +36,7 @@ counter (int64[1] n) => (int64[1] next) {
   one = Constant <value = int64[1] {1}> ()
   next = Add (n, one)
 }""", {"next": "n"}),
-    # `y` reads the mean behind the node that makes the new one: it has to run before.
+    # `y` reads the mean after the node that makes the new one: it has to run before.
     "mean": ("""
 mean (float[1000] x, float[1000] mean, float[1000] speed, float count)
   => (float[1000] new_mean, float[1000] new_speed, float new_count, float[1000] y) {
@@ -89,7 +89,7 @@ carried (float[64] n, float[64] x) => (float[64] next, float last) {
     }
   >
 }""", {"next": "n"}),
-    # Each output overwrites what the other is made of.
+    # Each output overwrites what the other is computed from.
     "butterfly": ("""
 butterfly (float[1000] a, float[1000] b) => (float[1000] minus, float[1000] plus) {
   minus = Sub (a, b)
@@ -106,7 +106,7 @@ rotation (float[8,100] a, float[8,100] b, float[8,100] x)
 }
 
 # Inputs of the models above that are initializers in the program with donation: weights that are
-# updated where they lie.
+# updated in place.
 LEARNED = {"regression_weights": ("regression", ["w", "m"]),
            "carried_weights": ("carried", ["n"])}
 
@@ -394,7 +394,7 @@ def check_library(ullage, target, folder):
 
 
 def check_weight_library(ullage, target, folder):
-    """The same of a weight, which lies in the arena with any --io."""
+    """The same for a weight, which is in the arena with any --io."""
     model = parser.parse_model(HEAD + MODELS["counter"][0])
     learn(model, {"n": numpy.full([1], 40, numpy.int64)}, ["n"])
     save(model, os.path.join(folder, "counter.onnx"))

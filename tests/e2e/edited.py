@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plans that were edited by hand: what is wrong is said with the step and the value.
+"""Plans that were edited by hand: what is wrong is reported with the step and the value.
 
     edited.py ULLAGE MODEL.onnx TEST_DATA
 
@@ -80,7 +80,7 @@ def drop_scratch(plan):
 
 
 def overlap(plan):
-    """The first weight where the input lies."""
+    """The first weight where the input is."""
     plan["ranges"]["offset_bytes"][find(plan, "weights")] = plan["ranges"]["offset_bytes"][find(plan, "inputs")]
 
 

@@ -277,7 +277,7 @@ def of_integers(kind):
 
 
 def nested(kind):
-    """Chains in branches and in the body of a loop, of constants and of what is made of these outside."""
+    """Chains in branches and in the body of a loop, of constants and of what is computed from these outside."""
     rows = [("Mul", "a b", "s", {}), ("Sub", "s a", "t", {})]
     inner = [("Mul", "t b", "p", {}), ("Add", "p a", "q", {}), ("Tanh", "q", "r", {}), ("Exp", "t", "e", {})]
     for op in ("If", "Loop"):

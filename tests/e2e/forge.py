@@ -184,7 +184,7 @@ def is_word(words, name):
 
 
 def is_held_option(name, what):
-    """An option stands as `plan` writes it, once; an older plan has fewer of them."""
+    """An option appears as `plan` writes it, once; an older plan has fewer of them."""
     return name.startswith("options") and what != "last left out"
 
 

@@ -73,7 +73,7 @@ constant (double[1] x) => (double[1] z, double[2,3] d) {
   d = ai.onnx.preview.training.Gradient <xs = ["w"], y = "y"> (w)
   z = Add (x, y)
 }""", {"w": (2, 3)}, {"d": ("y", "w", {})}),
-    # A second derivative where the first is made of operators that have one.
+    # A second derivative where the first consists of operators that have one.
     "second": ("""
 second (double[3,3] a, double[3,3] b) => (double y, double[3,3] da, double[3,3] db) {
   p = MatMul (a, b)

@@ -23,7 +23,7 @@ except ImportError as error:
 
 DTYPES = [np.dtype(name) for name in ("float16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64")]
 CHANNELS = range(2, 18)
-PADS = ((1, 0), (2, 1), (0, 0))  # before and behind, of each axis
+PADS = ((1, 0), (2, 1), (0, 0))  # before and after, along each axis
 
 
 def build():

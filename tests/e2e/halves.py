@@ -39,7 +39,7 @@ def sigmoid(x):
 
 
 def last_state(case, w, x):
-    """h behind the last step, as it lies between steps."""
+    """h after the last step, as it is stored between steps."""
     h = numpy.zeros((len(x), HIDDEN), numpy.float32)
     c = h.copy()
     rows = slice(0, HIDDEN), slice(HIDDEN, 2 * HIDDEN), slice(2 * HIDDEN, 3 * HIDDEN), slice(3 * HIDDEN, None)

@@ -190,7 +190,7 @@ UNCHECKED = "This page shows what the plan.json says, and nothing of it was chec
 
 
 def check_made(folder, *words, code=0):
-    """What plan writes beside the plan is what report makes of it, but that plan has checked it."""
+    """What plan writes beside the plan is what report makes from it, except that plan has checked it."""
     path, made = os.path.join(folder, "plan.json"), os.path.join(folder, "made.html")
     run("plan", *words, "--json", path, "--html", made, code=code)
     page, text = check(folder, path)

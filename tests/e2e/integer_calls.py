@@ -233,7 +233,7 @@ def dynamic(model, rows):
 
 
 def transposed(model, kind, kernel, low=None):
-    """Between convolutions, so that it lies as they do."""
+    """Between convolutions, so that it has their layout."""
     own = {"kind": kind, "zero": 0}
     x = model.rescale(model.bias(model.conv(model.input(kind, (1, 16, 18, 18)), 48, 1)), **own)
     y = model.rescale(model.bias(model.conv_transpose(x, 40, kernel, 2)), low=low, **own)

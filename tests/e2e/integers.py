@@ -58,7 +58,7 @@ class Model:
         return name
 
     def scaled(self, shape, dtype=np.uint8, scale=0.05, zero=None, constant=False):
-        """Random integers behind DequantizeLinear: an input, or a constant."""
+        """Random integers after DequantizeLinear: an input, or a constant."""
         low, high = RANGES[dtype]
         zero = int(self.rng.integers(low // 2, high // 2 + 1)) if zero is None else zero
         values = self.rng.integers(low, high + 1, shape).astype(dtype)
@@ -118,7 +118,7 @@ def conv(m):
 
 
 def conv_padded(m):
-    """Padding of an input whose zero-point is none, a bias of whole steps, strides and dilations."""
+    """Padding of an input without a zero-point, a bias of whole steps, strides and dilations."""
     x = m.scaled((1, 3, 11, 10), zero=77)
     w = m.weights_of((4, 3, 3, 3), channels=False)
     scale = numpy_helper.to_array(m.weights[-2]) * np.float32(0.05)

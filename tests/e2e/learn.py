@@ -246,7 +246,7 @@ def labels_of(case, random):
 
 
 def train(program, folder, data, labels, steps, *more):
-    """Losses of each step, and the checkpoint behind the last. labels: None where it takes none."""
+    """Losses of each step, and the checkpoint after the last. labels: None where it takes none."""
     paths = {name: os.path.join(folder, name) for name in ("x.npy", "y.npy", "m.csv", "c.npz")}
     numpy.save(paths["x.npy"], data)
     given = []
@@ -519,7 +519,7 @@ def check_drawn(args, folder):
 
 
 def check_kept(args, folder, constants):
-    """0.6 of all ones are kept, as 1 / 0.6: their mean is 1, but for chance."""
+    """0.6 of all ones are kept, as 1 / 0.6: their mean is 1, apart from chance."""
     model, program = os.path.join(folder, "k.onnx"), os.path.join(folder, "k")
     nodes = [*constants, helper.make_node("Mul", ["x", "w"], ["m"]),
              helper.make_node("Dropout", ["m", "ratio", "train"], ["d"]),
@@ -628,7 +628,7 @@ def check_same(args, folder, what, words, choices, shape=(3, IMAGE, IMAGE)):
 
 
 def check_checkpoints(args, folder):
-    """What is kept of the forward pass: r1 and r4 are what the blocks of the net hand on."""
+    """What is kept of the forward pass: r1 and r4 are what the blocks of the net pass on."""
     model = os.path.join(folder, "m.onnx")
     conv_net(model, TensorProto.FLOAT)
     words = ["--target", args.target, "--train", "--optimizer", "adamw"]

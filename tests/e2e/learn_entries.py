@@ -152,7 +152,7 @@ UNEVEN = numpy.array([0.1, 0.5, 2, 7, 30])
 
 
 def check_means(args, folder):
-    """Means are those of all labels at once, by the weights of their classes, but for ignored ones:
+    """Means are those of all labels at once, by the weights of their classes, except for ignored ones:
     of batches that are not alike, and a last one that is not full."""
     random = numpy.random.default_rng(25)
     w, count = learn.perceptron(random), 3 * BATCH + 5

@@ -109,7 +109,7 @@ def scaled(case, w, data, labels, scale):
 
 
 def learn(case, w, data, labels):
-    """Rows of loss, scale and whether the step was skipped; parameters and state behind the last."""
+    """Rows of loss, scale and whether the step was skipped; parameters and state after the last."""
     scaler, state, rows = GradScaler(SCALE, INTERVAL), {}, []
     w = {name: value.astype(numpy.float32).astype(float) for name, value in w.items()}
     for step in range(STEPS):

@@ -7,7 +7,7 @@
 Attention of ai.onnx gives zeros there, whatever hides the keys and whatever the query holds (ONNX's
 correction 8068 of opsets 23 and 24); GroupQueryAttention too; com.microsoft's Attention and
 MultiHeadAttention, FlexAttention, and a Softmax that is spelled out give NaN, and zeros where
-Where(IsNaN(...)) stands behind it. The cases of an opset are one model. Exit: 0 ok, 1 results differ
+Where(IsNaN(...)) stands after it. The cases of an opset are one model. Exit: 0 ok, 1 results differ
 or a command failed, 77 a Python package is missing.
 """
 
@@ -34,7 +34,7 @@ def random(*shape):
 
 
 def first_hidden(*shape):
-    """True but for the first row of the first sequence."""
+    """True except in the first row of the first sequence."""
     mask = np.ones(shape, bool)
     mask[(0, ..., 0, slice(None)) if len(shape) > 2 else 0] = False
     return mask

@@ -62,7 +62,7 @@ def make_model(folder):
 
 
 def build(emitted, cpu, flag, unit):
-    """The program, and what is wrong with the object code of the model where floats are at hand."""
+    """The program, and what is wrong with the object code of the model where it uses floats."""
     compiler = ["arm-none-eabi-gcc", "-O2", "-mthumb", "-std=c99", flag]
     run([*compiler, *unit, "-Wall", "-c", "model.c", "-o", "model.o"], cwd=emitted)
     calls = FLOAT_CALLS.findall(run(["arm-none-eabi-nm", "model.o"], cwd=emitted))

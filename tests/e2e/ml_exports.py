@@ -200,7 +200,7 @@ def lightgbm_regressor():
 
 
 def as_tensor(result):
-    """A ZipMap's maps as what they are made of."""
+    """A ZipMap's maps as the values that they are made from."""
     if isinstance(result, list):
         return np.array([[row[key] for key in row] for row in result], np.float32)
     return result

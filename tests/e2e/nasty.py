@@ -1700,7 +1700,7 @@ def with_odd_numbers(*shape, numbers):
     return array
 
 
-# What is infinite behind products stays so, or becomes a bound; NaN is not asked of calls.
+# What is infinite after products stays so, or becomes a bound; NaN is not asked of calls.
 weighted("call_infinities", """
 g (float[26,32] x, float[1,16,9,9] i) => (float[26,24] a, float[26,24] b, float[26,24] c, float[26,24] d,
     float[26,24] e, float[26,24] f, float[26,24] h, float[1,24,9,9] j, float[1,24,4,4] k) {
@@ -2169,7 +2169,7 @@ def plan_without(number, ullage, target):
 
 
 class RandomImages(RandomGraph):
-    """The same of images: convolutions, windows, gates, concatenations and what stands between."""
+    """The same of images: convolutions, windows, gates, concatenations and what comes between."""
 
     MAX_SIZE, MAX_ELEMENTS = 150, 8000
     TOLERANCE = 2e-3  # sums of large terms that cancel

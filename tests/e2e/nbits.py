@@ -111,7 +111,7 @@ def product(rng):
 
 
 def finish(rng, nodes, weights, a_shape, y_shape, matrix, bias, text, block=None):
-    """With a map behind it half of the time; block: of rows that may be rounded."""
+    """With a map after it half of the time; block: of rows that may be rounded."""
     model, last = behind(rng, nodes, weights, TensorProto.FLOAT, a_shape, y_shape)
     a = rng.normal(0, 1, a_shape).astype("f4")
     want = a.astype("f8") @ matrix.astype("f8").T + bias
@@ -155,7 +155,7 @@ SCALES = {"f32": (TensorProto.FLOAT, "f4"), "f16": (TensorProto.FLOAT16, "f2"), 
 
 
 def dequantized(rng, shape, axis, block, kinds=TYPES, floats="f32", name=""):
-    """A constant behind a DequantizeLinear: nodes that make `m`, weights, its floats."""
+    """A constant after a DequantizeLinear: nodes that make `m`, weights, its floats."""
     kind = str(rng.choice(list(kinds)))
     if block:
         scale_shape = [-(-d // block) if i == axis else d for i, d in enumerate(shape)]
@@ -192,7 +192,7 @@ CASTS = {"f16": (TensorProto.FLOAT16, "f2"), "bf16": (TensorProto.BFLOAT16, ml_d
 
 
 def cast(rng, kind, shape, axis, name):
-    """A constant behind a Cast, and behind a Mul by a scale for each index of an axis, or for all where
+    """A constant after a Cast, and after a Mul by a scale for each index of an axis, or for all where
     that is -1; None: there is no Mul. As `dequantized` has it."""
     dtype, numbers = CASTS[kind]
     if kind[0] in "iu":
@@ -417,7 +417,7 @@ def table_form(rng, name, form):
 
 WHOLE = 12  # cases of a run that leaves nothing out
 
-# Two convolutions, one behind the other: the shape of what they read, channels in between and of the
+# Two convolutions, one after the other: the shape of what they read, channels in between and of the
 # result, how each constant is stored (by `cast`, or `dequantized` where that is said), with a scale
 # for each channel of the result (0), for all (-1) or none (None), and what is around. The last have
 # a form that cpu widens in every run: few channels, groups of few, floats without a -0.
@@ -644,7 +644,7 @@ def either_in_pieces(ullage, options):
 
 
 def every_form(ullage, options):
-    """Wherever a dequantized constant, or one behind a Cast, stands in a product or a Gather, it is read
+    """Wherever a dequantized constant, or one after a Cast, stands in a product or a Gather, it is read
     packed: no step unfolds it, and the weights of the plan are the bytes that are stored."""
     rng = numpy.random.default_rng(11)
     forms = [product_form(rng, f"{i:02}", form) for i, form in enumerate(PRODUCT_FORMS)]

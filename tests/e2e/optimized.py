@@ -7,7 +7,7 @@
 NAME is MODEL.WAY, by default each of the list: a small network of models/ that onnxruntime's
 transformers optimizer has fused (fused, fused_heads), that a session has saved at the extended
 level (extended) or with its own layout (all: to be refused with the remedy), that the dynamic
-quantizer has quantized (dynamic, and behind the optimizer fused_dynamic), or the static one into
+quantizer has quantized (dynamic, and after the optimizer fused_dynamic), or the static one into
 operators of its own (qoperator, extended_qoperator). Each must have the operators of com.microsoft
 that the list names. Exit: 0 ok, 1 a model failed, 77 a Python package is missing.
 """

@@ -490,7 +490,7 @@ def run(*command):
 
 
 def peer_results(model, feeds):
-    """What onnxruntime makes of it, without its own rewriting; nothing where it is missing."""
+    """What onnxruntime computes, without its own rewriting; nothing where it is missing."""
     try:
         import onnxruntime
     except ImportError:

@@ -40,7 +40,7 @@ except ImportError as error:
 PAGE = 4096
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 MIB = 1 << 20
-# 8 MiB in, of which the plan keeps none behind the first step.
+# 8 MiB in, of which the plan keeps none after the first step.
 LARGE_INPUT = "g (float[2048,1024] x) => (float[2048,1024] y) { t = Neg (x) y = Relu (t) }"
 
 

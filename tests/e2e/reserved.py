@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Targets need the same bytes but for what their libraries ask for, network by network.
+"""Targets need the same bytes except for what their libraries ask for, network by network.
 
     reserved.py --ullage build/release/cli/ullage [--threads N] [FILTER]
 
@@ -58,7 +58,7 @@ def packing_bytes(ranges):
 
 
 def most_held(plan_json):
-    """The most bytes alive at a step but for scratch and packing; a range that takes over another
+    """The most bytes alive at a step, apart from scratch and packing; a range that takes over another
     one's bytes has them at the step where both live."""
     ranges = [dict(zip(plan_json["ranges"], row)) for row in zip(*plan_json["ranges"].values())]
     held = [one["space"] == 0 and one["class"] != "scratch" for one in ranges]

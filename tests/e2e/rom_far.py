@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Read-only weights of more than 2 GiB, which lie too far from code for its instructions to reach.
+"""Read-only weights of more than 2 GiB, which are too far from code for its instructions to reach.
 
     rom_far.py ULLAGE PEAK
 

@@ -101,7 +101,7 @@ def refuses(document, name, change):
 
 
 def check_kept(words, plan):
-    """Each value that is f32 where 16 bits are asked for stands in one list of reasons, with its bytes."""
+    """Each value that is f32 where 16 bits are asked for is in one list of reasons, with its bytes."""
     ranges, lists = plan["ranges"], plan.get("stays_f32", [])
     is_f32 = {v: kind.startswith("f32") and storage == "f32" for v, kind, storage in
               zip(ranges["value"], ranges["type"], ranges.get("storage", [])) if v is not None}

@@ -75,7 +75,7 @@ def declared(folder):
 
 
 class Library:
-    """What a caller in another language makes of it."""
+    """What a caller in another language gets from it."""
 
     def __init__(self, path, results):
         self.handle = ctypes.c_void_p()
@@ -137,7 +137,7 @@ def read(path):
 
 
 def check_needs(path):
-    """Libraries that are named in it have all that it calls; of CUDA there is none but by name."""
+    """Libraries that are named in it have all that it calls; CUDA is called only by name."""
     needs = re.findall(r"\(NEEDED\).*\[(\w+)", run(["readelf", "-d", path]))
     expect(f"needs {needs}", set(needs) <= NEEDS)
     expect("not there", "undefined symbol" not in run(["ldd", "-r", path]))

@@ -110,7 +110,7 @@ TWO = {
     "LessOrEqual": (np.less_equal, {}, False), "Greater": (np.greater, {}, False),
     "GreaterOrEqual": (np.greater_equal, {}, False),
 }
-CONSTANT = {  # operator and constants behind the operand
+CONSTANT = {  # operator and constants after the operand
     "Pow_2": ("Pow", [2.0], lambda x: x ** 2), "Pow_3": ("Pow", [3.0], lambda x: x ** 3),
     "Pow_half": ("Pow", [0.5], lambda x: np.power(x, np.full_like(x, 0.5))),
     "Pow_minus": ("Pow", [-1.0], lambda x: 1 / x), "Pow_zero": ("Pow", [0.0], lambda x: x ** 0),

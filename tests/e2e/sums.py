@@ -5,7 +5,7 @@
     sums.py ULLAGE [--target c]
 
 Sums over rows of a few columns: loops of few rounds, which gcc 12 unrolls and then adds wrongly what is
-added behind them; and averages of few quantized channels, which are quantized again. All in one model.
+added after them; and averages of few quantized channels, which are quantized again. All in one model.
 Exit: 0 ok, 1 outputs differ, 77 a Python package is missing.
 """
 
@@ -31,7 +31,7 @@ X_ZERO, Y_ZERO = 7, 12
 
 
 def cases():
-    """Name, source, and what is added behind the sum."""
+    """Name, source, and what is added after the sum."""
     rng = np.random.default_rng(5)
     for kind in TYPES:
         for columns in COLUMNS:

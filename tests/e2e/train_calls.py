@@ -76,7 +76,7 @@ def weight(rng, name, shape, terms):
 
 
 def make_network(shape, layers, rng, path):
-    """Each layer has a bias and Relu behind it; means over space and a product are the end."""
+    """Each layer has a bias and Relu after it; means over space and a product are the end."""
     nodes, weights, last, channels = [], [], "x", shape[1]
     for i, (op, outs, attributes) in enumerate(layers):
         nodes.append(helper.make_node("Relu", [f"c{i}"], [f"r{i}"], f"relu{i}"))

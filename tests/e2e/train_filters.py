@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Filters of trainers of target cuda, which lie with channels innermost.
+"""Filters of trainers of target cuda, which are stored with channels innermost.
 
     train_filters.py ULLAGE [CASE]...
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/operators.md says of what ONNX leaves undefined: a case for each row of its table.
+"""What docs/operators.md says about what ONNX leaves undefined: a case for each row of its table.
 
     undefined.py ULLAGE [--target NAME]...
 

@@ -99,7 +99,7 @@ def sparse_model():
 
 def float6():
     """Types that older packages of onnx do not know: 27 is FLOAT6E2M3, 28 FLOAT6E3M2. Five elements
-    by their codes: in raw_data one behind the other, in int32_data a number each."""
+    by their codes: in raw_data one after the other, in int32_data a number each."""
     codes = [0x08, 0x3F, 0x01, 0x2A, 0x1F]
     bits = sum(code << 6 * i for i, code in enumerate(codes))
     for name, fields in (("float6_raw", {"raw_data": bits.to_bytes(4, "little")}),
@@ -428,7 +428,7 @@ def spelled(*names, standing=()):
 
 
 def joined():
-    """Dimensions that only the operators behind the inputs tie together; and one that looks so, since
+    """Dimensions that only the operators after the inputs tie together; and one that looks so, since
     a table ends there."""
     nodes = [helper.make_node("Concat", ["past_x", "x"], ["present"], name="join", axis=1),
              helper.make_node("Mul", ["present", "mask"], ["masked"], name="mask_it"),
@@ -457,7 +457,7 @@ def joined():
 
 
 def open_behind():
-    """What needs a shape behind what is not supported, by itself and with a node between."""
+    """What needs a shape after what is not supported, by itself and with a node between."""
     nodes = [helper.make_node("Nowhere", ["x"], ["n"], name="nowhere", domain="ai.onnx.ml"),
              helper.make_node("Relu", ["n"], ["r"], name="relu"),
              helper.make_node("LinearClassifier", ["n"], ["a", "b"], name="first", domain="ai.onnx.ml",
@@ -469,7 +469,7 @@ def open_behind():
 
 
 def defaults():
-    """An input that may be left out, and a weight that is none."""
+    """An input that may be left out, and a weight that is no input."""
     nodes = [helper.make_node("Mul", ["x", "scale"], ["scaled"], name="mul"),
              helper.make_node("Add", ["scaled", "bias"], ["y"], name="add")]
     weights = [weight("scale", np.float32([2, 3])), weight("bias", np.float32([1, 1]))]
@@ -509,7 +509,7 @@ def expressions():
     joined()
     open_behind()
     defaults()
-    # names that only look like expressions: they are asked for as they stand, and so given
+    # names that only look like expressions: they are asked for as they are, and so given
     write("dims_names", spelled("batch-size", "seq len", "a(b)", "-1", "(", "x**", "log(n)", "(" * 90 + "n" + ")" * 90))
     write("dims_names_given", spelled("seq-len", "-1", "2*seq-len"),
           ["--dim", "batch=1", "--dim", "seq-len=3", "--dim", "-1=2"])

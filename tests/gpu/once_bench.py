@@ -488,7 +488,7 @@ class Bench:
         row["ours"] = program.bytes()
         row["difference"] = self.difference(case, program, peers)
         blocks = {name: [] for name in ("ours", *peers)}
-        # The second block asks for the steps' times, too, which are of runs behind those that are measured.
+        # The second block asks for the steps' times, too, which are of runs after those that are measured.
         for more in ({"watched": row["ours"]}, {"keep": f"{case.tag}-{case.precision}.profile.json"}):
             profile = program.bench(*(["--profile"] if "keep" in more else []), **more)
             blocks["ours"].append(profile)

@@ -12,7 +12,7 @@ guard     --guard: dead memory is filled with patterns
 memory    --memory: reserved bytes are what was allocated; what CUDA and the libraries take is said
 turns     turns.cu: two sets of the caller's buffers in turn, and three
 time      when all others are done: what a run takes, and what each library call takes and is run by
-tune      likewise, before and behind --tune
+tune      likewise, before and after --tune
 
 --no-device: the first program is built all the same, and has to end with exit code 3.
 Exit: 0 all is well, 6 a check failed, 3 there is no device.

@@ -114,7 +114,7 @@ class Pack:
         self.rows.append((group, name, folder, data, checks, options))
 
     def share_runtime(self):
-        """The runtime's files stand in every emitted folder; here once for all."""
+        """The runtime's files are in every emitted folder; here they are once for all."""
         os.makedirs(self.path("runtime"), exist_ok=True)
         for folder in sorted(glob.glob(self.path("*", "*", ""))):
             names = sorted(name for name in os.listdir(folder) if name.startswith("ul_"))
@@ -229,7 +229,7 @@ def add_operators(pack, pool):
 
 
 def expected(pack, model, folder):
-    """Random inputs, and what target c makes of them, as input_K.pb and output_K.pb."""
+    """Random inputs, and what target c computes from them, as input_K.pb and output_K.pb."""
     graph = onnx.load(model, load_external_data=False)
     arrays = random_inputs(graph, 1)
     os.makedirs(folder)

@@ -102,7 +102,7 @@ look() {
 }
 
 # train NAME NETWORK CHECKS LIMIT PRECISION OPTIONS...: a trainer beside losses of target c in the same precision. LIMIT: of
-# the relative difference of a loss. Options behind -- are those of target cuda alone.
+# the relative difference of a loss. Options after -- are those of target cuda alone.
 train() {
     local name=$1 network=$2 checks=$3 limit=$4 precision=$5 file here_only=() both=()
     shift 5

@@ -381,7 +381,7 @@ GPU_DEADLINE=$((seconds == 0 ? 0 : began + seconds))
 export GPU_TARGET GPU_WORK=$work GPU_NVCC=$nvcc GPU_ARCH=$arch GPU_TIMEOUT=$limit GPU_DEADLINE
 export GPU_SANITIZER=$sanitizer GPU_ACTIVITY=$work/activity.so
 
-# The library that tells of allocations, where there are CUPTI's header and the library behind it;
+# The library that tells of allocations, where CUPTI's header and library are there;
 # programs of the emulation hold that themselves.
 build_activity() {
     local headers libraries library more

@@ -15,8 +15,8 @@ package=$(echo "$root"/build/venv/lib/python3*/site-packages/onnx)
 version=$(echo "$package"-*.dist-info)
 base=$root/build/onnx_tests/$(basename "$version" .dist-info)
 
-# make FOLDER COMMAND...: runs the command with a new folder behind it, which becomes FOLDER. Whoever
-# is first makes it for all that run at the same time.
+# make FOLDER COMMAND...: runs the command with a new folder as its last argument, which becomes
+# FOLDER. Whoever is first makes it for all that run at the same time.
 make() {
     local folder=$1 made
     shift

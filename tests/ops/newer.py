@@ -7,7 +7,7 @@
 Wants a package onnx that is newer than that of OLD, a folder of test_*/model.onnx; since 1.23 onnx
 brings its node tests as Python alone. A test is new where OLD has none of its name; where OLD has
 one of another model (another operator set, another body of a function), it is written as
-NAME-VERSION, so that both run. Behind them stand tests of our own, of types and attributes that the
+NAME-VERSION, so that both run. After them stand tests of our own, of types and attributes that the
 newer operator sets have and no node test: what is wanted is what onnx's reference computes."""
 
 import os

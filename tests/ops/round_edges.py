@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts copies around an operator, so that what it reads and writes lies in memory in 16 bits.
+"""Puts copies around an operator, so that what it reads and writes is in memory in 16 bits.
 
 ONNX's node tests are one operator each, and inputs and outputs of a model keep their types: under
 --precision nothing of them would be rounded. Here every f32 input goes through an Identity, and

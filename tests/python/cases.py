@@ -4,7 +4,7 @@
     if __name__ == "__main__":
         cases.run(globals())
 
-With names behind the script, those alone. The package is that of the tree, and its program
+With names after the script, those alone. The package is that of the tree, and its program
 $ULLAGE, unless it is installed (ULLAGE_INSTALLED=1)."""
 
 import os

@@ -153,7 +153,7 @@ def test_out():
 
 
 def test_arrays_of_other_classes():
-    """What lies in memory as an array does is taken; a mask is not lost in silence."""
+    """Whatever is laid out in memory like an array is taken; a mask is not lost in silence."""
     model = compiled(two_by_two)
     a, b = arrays((2, 3), (2, 3))
     own = type("Own", (numpy.ndarray,), {})

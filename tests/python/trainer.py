@@ -234,7 +234,7 @@ def test_arrays_that_say_what_they_are_not():
 
 
 def test_evaluation_in_micro_batches():
-    """The loss is the mean over the labels that count, wherever they stand."""
+    """The loss is the mean over the labels that count, wherever they are."""
     x = numpy.random.default_rng(3).standard_normal((8, 4)).astype(numpy.float32)
     whole, parts = classifier(), classifier(4)
     for labels in ([0, 1, 2, 2, 2, 2, 2, 0], [0, 2, 1, 2, 1, 1, 0, 0], [1] * 8):
@@ -248,7 +248,7 @@ def test_evaluation_in_micro_batches():
 
 
 def test_labels():
-    """Labels may be any integers, but for what is no label of the loss, or no class."""
+    """Labels may be any integers, except for what is no label of the loss, or no class."""
     trainer = classifier()
     x = numpy.zeros((8, 4), numpy.float32)
     right = numpy.array([0, 1, 2, 0, 1, 2, 0, 1])
@@ -383,7 +383,7 @@ def test_checkpoints_go_both_ways():
 
 
 def test_checkpoints_of_other_batches():
-    """A training goes on behind the samples that its epoch has taken, and so does what it saves."""
+    """A training goes on after the samples that its epoch has taken, and so does what it saves."""
     x, t = data(count=100)
     large, small = (ullage.Trainer(linear(), dims={"N": count}, loss="mse", optimizer="sgd",
                                    **FAST) for count in (32, 16))  # fmt: skip

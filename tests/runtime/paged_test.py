@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A large weight in its file: the same results wherever the file's pages lie, less memory where they
+"""A large weight in its file: the same results wherever the file's pages are, less memory where they
 fit those of the arena, and the same care for files that are damaged.
 
 usage: paged_test.py PROGRAM [--hash]       (with --hash: prints the hash that model.c names)

@@ -697,7 +697,7 @@ class Train(unittest.TestCase):
                 ],
                 stdout=subprocess.PIPE,
             )
-            child.stdout.readline()  # behind the first epoch
+            child.stdout.readline()  # after the first epoch
             with open(f"/proc/{child.pid}/status", encoding="ascii") as status:
                 peaks += [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
             child.kill()

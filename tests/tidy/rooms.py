@@ -4,7 +4,7 @@
 
 usage: rooms.py BUILD_DIR: run in the root of the tree; nm says what the objects of BUILD_DIR define
 and need, objdump what their code calls: a function in a table is not called by the table's file.
-What lies in a folder itself is above its rooms."""
+What is in a folder itself is above its rooms."""
 
 import collections
 import pathlib
@@ -33,7 +33,7 @@ ROOMS = {
     },
     "runtime": {"lib": "", "host": "lib", "cpu": "lib", "cuda": "lib"},
 }
-# Emitted programs are made of them: nothing here has all of their objects.
+# Emitted programs consist of them: nothing here has all of their objects.
 WITHOUT_OBJECTS = {"runtime"}
 # Where the objects of a folder's files are, if not in the library of its name.
 OBJECTS = {"cli": "cli/CMakeFiles/ullage.dir"}
@@ -41,13 +41,13 @@ OBJECTS = {"cli": "cli/CMakeFiles/ullage.dir"}
 FLAT = ["base", "ir", "passes", "frontend", "compile", "report", "cli"]
 # Circles that are one idea in several files. Goes when one of its files leaves it.
 CIRCLES = {
-    # a sum over lanes may be made of partial sums, each a sum over lanes
+    # a sum over lanes may be made from partial sums, each a sum over lanes
     "ir": ["ops/lanes.c ops/partials.c"],
     "passes": [
-        # whether products are joined is judged by a dry run of the pipeline behind, and constants of
+        # whether products are joined is judged by a dry run of the later passes, and constants of
         # 16 bits are folded by a run of it
         "fold.c infer.c join.c join_judge.c passes.c",
-        # rows of text name steps in C, which stand beside the rows
+        # rows of text name steps in C, which are beside the rows
         "pattern_rows.c pattern_text.c",
     ],
     # nodes hold graphs, functions hold nodes, and old operators are built as nodes anew

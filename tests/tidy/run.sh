@@ -99,7 +99,7 @@ allowed_to=$(paste -sd '|' tests/tidy/sentences_of.txt)
 extra=$(echo "$begun" | grep -vE "^($allowed_to)/")
 [ -z "$extra" ] || fail "$(echo "$extra" | wc -l) sentences begin with \"Of\": $extra"
 while read -r folder; do
-    echo "$begun" | grep -q "^$folder/" || fail "no sentence begins with \"Of\", take it off tests/tidy/sentences_of.txt: $folder"
+    grep -q "^$folder/" <<<"$begun" || fail "no sentence begins with \"Of\", take it off tests/tidy/sentences_of.txt: $folder"
 done <tests/tidy/sentences_of.txt
 
 # Each source says its licence in its first lines: what is copied into emitted folders and reports is

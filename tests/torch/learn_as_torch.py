@@ -10,7 +10,7 @@ From the same weights, on the same data, with the same optimizer:
  - target cpu in float32: losses of 10 steps within 1e-4 of those, and every gradient within the
    larger of 1e-5 and twice what torch's own in float32 is off.
 A gradient's error is the norm of its difference from torch's in double over the norm of that. It is
-read off the optimizer's state behind the first step.
+read off the optimizer's state after the first step.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
@@ -66,7 +66,7 @@ def run(*command):
 
 
 def make_samples(name, steps):
-    """Data and labels of all steps, one batch behind the other: the first ones again and again, so
+    """Data and labels of all steps, one batch after the other: the first ones again and again, so
     that there is something to learn."""
     _, (shape, tokens), labels, classes, _, _ = NETWORKS[name]
     draw = numpy.random.default_rng(11)

@@ -87,7 +87,7 @@ def learn_by_torch(network, x, y, steps):
 
 
 def train(start, folder, data, labels, steps):
-    """Losses of that many steps, and the gradients of the first one, off the state behind it."""
+    """Losses of that many steps, and the gradients of the first one, off the state after it."""
     path = lambda name: os.path.join(folder, name)  # noqa: E731
     numpy.save(path("x.npy"), data)
     numpy.save(path("y.npy"), labels)

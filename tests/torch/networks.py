@@ -161,7 +161,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """A block of a transformer; last: LayerNorm behind each sum, as BERT has it, not before each part."""
+    """A block of a transformer; last: LayerNorm after each sum, as BERT has it, not before each part."""
 
     def __init__(self, width, heads, causal=False, last=False):
         super().__init__()

@@ -30,7 +30,7 @@ VOCABULARY, LENGTH, BATCH, RATE, FEW = 96, 32, 4, 1e-3, 20
 
 
 def make_tokens(seed, steps):
-    """Data, and behind each token the next as its label."""
+    """Data, and after each token the next as its label."""
     draw = numpy.random.default_rng(seed)
     chances = draw.dirichlet(numpy.full(VOCABULARY, 0.05), VOCABULARY).cumsum(1)
     tokens = numpy.zeros((steps * BATCH, LENGTH + 1), numpy.int64)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # GFLOP/s of printed contractions beside oneDNN's, one thread, one table for each compiler.
 #     run.sh CONTRACT_EMIT [WORK_DIR]
-# BENCH=bench_int: each shape in f32 and, behind it, in 8 bits with what is made of the sums.
+# BENCH=bench_int: each shape in f32 and, after it, in 8 bits with what is made of the sums.
 # CC lists the compilers (default: gcc clang, those that are there), FLAGS the optimisation.
 set -eu
 emit=$1 work=${2:-$(mktemp -d)}

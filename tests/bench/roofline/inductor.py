@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.compile makes of a network for a CUDA device, without one: JSON on standard output.
+"""What torch.compile turns a network into for a CUDA device, without one: JSON on standard output.
 
     inductor.py NETWORK fp32|fp16|bf16 [--train] [--code]
 

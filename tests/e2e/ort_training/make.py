@@ -282,7 +282,7 @@ def make_operators(root):
     """One model of all whose kernels onnxruntime has."""
     list_operators()
     nodes, inputs, outputs, weights, feeds, results, left = [], [], [], [], {}, [], []
-    overwritten = []  # have outputs of their own for `ullage`, behind all others
+    overwritten = []  # have outputs of their own for `ullage`, after all others
     sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     for k, (op, arrays, count, domain, attributes) in enumerate(CASES):
         names = [f"c{k}.{i}" if a is not None else "" for i, a in enumerate(arrays)]

@@ -5,7 +5,7 @@
     make_joint.py FOLDER      (needs torch 2.9 or newer, onnxscript, onnx)
 
 Loss and gradients are traced to one graph of core operators (make_fx over torch.func), with plain
-gradient descent behind them; parameters are inputs, and what they become outputs with _out behind.
+gradient descent after them; parameters are inputs, and what they become outputs with _out at the end.
 """
 
 import os

@@ -127,7 +127,7 @@ def compare(name, got, want, limit=LIMIT):
 
 
 def check_donation(args):
-    """What overwrites what stands in the plan; apart, it takes the bytes of both."""
+    """What overwrites what is in the plan; apart, it takes the bytes of both."""
     model = os.path.join(HERE, "mlp", "model.onnx")
     plans = []
     for options in ([], ["--no-donate"]):
