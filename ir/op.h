@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operator table: one row for each operator, in ir/ops/<family>.def, of facts and hooks. */
+/* The operator table: one row of facts and hooks for each operator, in ir/ops/<family>.def. */
 #ifndef UL_IR_OP_H
 #define UL_IR_OP_H
 

@@ -8,8 +8,8 @@
  *      dn = y <= 0 ? 0 : g                           dn = y' <= 0 ? 0 : g
  *      dc = rule of Normalize (dn, c)                dc = rule of Normalize (dn, c)
  *
- * Method: an elementwise node of the backward pass gets its own copies of the cheap maps that y is
- * made by, of one value of y's size that the backward pass reads then or later, and of small ones
+ * Method: an elementwise node of the backward pass gets its own copies of the cheap maps that make
+ * y, from one value of y's size that the backward pass reads then or later, and from small ones
  * (statistics and biases along channels). Fusing makes one kernel of the copies and the node, which
  * loads c instead of y. Not where a product of the backward pass, or another node that is no map,
  * reads y as well: it lives until then anyway.

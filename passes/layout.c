@@ -11,14 +11,14 @@
  *              |  [----- region 1 -----]  |  [-- region 2 --]
  *
  * First all regions at convolutions are channels-last; then each is tried the other way, and what
- * costs less is kept: of the nodes at its values, and of later nodes whose operands' views change
- * with them. Costs are bytes that views, once laid out, leave to move: copies where a Reshape or
- * Transpose is no view, operands with another layout than what is computed from them, and what a
- * convolution loses in a layout that does not suit it. Transposes cost nothing where the layouts
- * agree, and two of them around elementwise nodes cancel by being views. What a convolution hands
- * to the model as it is gets a copy after it. Row-major stay: inputs, weights, outputs of the
- * model, edges of nested blocks. Left undone: channel-blocked layouts; constants of full shape are
- * not turned. */
+ * costs less is kept. The costs are those of the nodes at its values, and of later nodes whose
+ * operands' views change with them. Costs are bytes that views, once laid out, leave to move:
+ * copies where a Reshape or Transpose is no view, operands with another layout than what is
+ * computed from them, and what a convolution loses in a layout that does not suit it. Transposes
+ * cost nothing where the layouts agree, and two of them around elementwise nodes cancel by being
+ * views. What a convolution hands to the model as it is gets a copy after it. Row-major stay:
+ * inputs, weights, outputs of the model, edges of nested blocks. Left undone: channel-blocked
+ * layouts; constants of full shape are not turned. */
 #include "ir/op.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"

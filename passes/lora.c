@@ -3,8 +3,8 @@
  * 2106.09685).
  *
  * Problem: only few numbers of a large network are to be trained. Method: a weight w that a pattern
- * names stays as it is, and each product that reads it gets a second path, of two thin products,
- * which is added to its result:
+ * names stays as it is, and each product that reads it gets a second path through two thin
+ * products, which is added to its result:
  *
  *      y = x w         ->      y = x w + ((x A) * scale) B        scale = alpha / rank
  *

@@ -52,7 +52,7 @@ bool ul_loss_find_product(struct ul_gradient *make, ul_value_id logits,
 const ul_value_id *ul_loss_cut(struct ul_gradient *make, ul_value_id value, uint32_t axis,
                                const int64_t *sizes, uint32_t count);
 
-/* loss_pieces.c: cross-entropy in pieces, of logits [..., classes] that a product makes and
+/* loss_pieces.c: cross-entropy in pieces, from logits [..., classes] that a product makes and
  * nothing else reads, with their targets [rows]. False: it is not worth it, or the product is
  * another one. */
 bool ul_loss_add_pieces(struct ul_loss_job *loss, ul_value_id logits, ul_value_id targets,

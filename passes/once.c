@@ -18,7 +18,7 @@
  * This account goes by the order of the file and knows nothing of what a library packs: plans of
  * both programs have the last word (compile/budget.c).
  *
- * Left undone: steps inside of branches and loops; of large steps the set that saves the most;
+ * Left undone: steps inside of branches and loops; the set of large steps that saves the most;
  * anything, where steps take more work than codes of such a number are worth. */
 #include "ir/op.h"
 #include "ir/view.h"

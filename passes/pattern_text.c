@@ -354,7 +354,7 @@ enum ul_op ul_pattern_row_makes(const struct ul_pattern_row *row)
     return UL_OP_NONE;
 }
 
-/* The root becomes what the row makes: of the type that it was, and of its first operand. */
+/* The root becomes what the row makes. Its type must stay, and be that of the first operand. */
 static bool apply(const struct match *match, const struct ul_slots *slots)
 {
     struct ul_pattern *pattern = match->pattern;

@@ -2,8 +2,8 @@
 /* What depends on weights alone is computed when the program is made.
  *
  * Problem: networks have weights that are made from others on every run: standardised ones, weights
- * with a norm of their own, products of two. Pass infer folds what is small beside the weights; of
- * the rest some would make the program larger, which only the whole expression tells:
+ * with a norm of their own, products of two. Pass infer folds what is small beside the weights;
+ * some of the rest would make the program larger, which only the whole expression tells:
  *
  *     w --+--> Sub --> Mul --> Reshape --> Conv        Sub alone has more bytes, since w is read
  *         '--> ReduceMean --^                          again; all together have as many

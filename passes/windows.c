@@ -332,7 +332,7 @@ static ul_value_id build_windows(struct ul_build *build, const struct found *fou
     return made;
 }
 
-/* A normalization like `like`, of windows. */
+/* A normalization of windows, like `like`. */
 static ul_value_id build_norm(struct ul_build *build, ul_node_id like, ul_value_id made)
 {
     struct ul_graph *graph = build->graph;

@@ -30,7 +30,7 @@ struct ul_attention_backward {
     int64_t seen;                    /* how many of the keys the block sees */
     uint32_t shares, slopes, capped; /* scratch: [rows][keys] */
     uint32_t key_sums, value_sums;   /* scratch: [keys][size], [keys][value_size] */
-    /* The gradient of masks is wanted: of one mask for all batches, for all heads. */
+    /* The gradient of masks is wanted, and one mask serves all batches, or all heads. */
     bool has_mask, shares_batch, shares_head;
     /* For MASKS. Each part has `rounds` rounds of scores that share an element of the mask; `adds`
      * says whether a store adds to what is there. Then come the batch and the head of the mask, and

@@ -66,7 +66,8 @@ void ul_lanes_init(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank
                    const int64_t *dims, const uint32_t *order);
 /* Loops over the dimensions of `value`, or over others in the order `order` (NULL: row-major).
  * Lanes are taken from the contiguous dimension if it is kept and inner loops are outside of it;
- * _along: of `lane_dim`, at most `most` at a time, or not at all where that is UL_NONE. */
+ * _along takes them from `lane_dim`, at most `most` at a time, or not at all where that is
+ * UL_NONE. */
 void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
                    uint32_t kept);
 void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient of an Einsum is one: of the result's gradient and the other operands, with the
- * labels of the operand as the result. What only the operand has gets a vector of ones, what it has
- * twice an identity matrix:
+/* The gradient of an Einsum is an Einsum too, over the result's gradient and the other operands,
+ * with the labels of the operand as the result. What only the operand has gets a vector of ones,
+ * what it has twice an identity matrix:
  *
  *     ij,jk->ik    da = Einsum(g, b) ik,jk->ij
  *     iij->j       da = Einsum(g, 1) j,ik->ikj */

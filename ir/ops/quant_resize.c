@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ResizeInteger: neighbours of integers, weighed by integers.
  *
- * Where floats find places and weights as they run (resize_lower.c), this reads them from tables:
- * of an axis that is resized the element of tap t and output o is at places[t][o], in front of it
- * stands weights[t][o]. The sum is one expression, so what follows is computed in the same loop. */
+ * Where floats find places and weights as they run (resize_lower.c), this reads them from
+ * tables: along an axis that is resized, the element for tap t and output o is at places[t][o],
+ * and its weight is weights[t][o]. The sum is one expression, so what follows is computed in the
+ * same loop. */
 #include "ir/geometry.h"
 #include "ir/kernel_build.h"
 #include "ir/ops/quant.h"

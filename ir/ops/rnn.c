@@ -152,7 +152,7 @@ static void set_initial(struct cell *cell, uint32_t state, enum ul_rnn_input inp
     close_units(cell);
 }
 
-/* `place`: of the state in the scratch. */
+/* `place` is that of the state in the scratch. */
 static void store_last(struct cell *cell, uint32_t state, int64_t place, uint32_t output)
 {
     if (!ul_lower_has_output(cell->lower, cell->node_id, output))

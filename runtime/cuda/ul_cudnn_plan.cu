@@ -348,7 +348,7 @@ bool ul_cudnn_take(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph,
 
 /* ---- running ---- */
 
-/* A pack is final once made: of other places it is another one. */
+/* A pack is final once made: for other places another one is made. */
 static bool make_pack(const struct ul_cudnn *dnn, struct ul_cudnn_graph *graph)
 {
     ul_cudnn_free(dnn, graph->pack);

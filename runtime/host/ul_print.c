@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: 0BSD */
-/* A short look at the outputs: small ones as a whole; of larger ones the range, and the largest
+/* A short look at the outputs: small ones as a whole; for larger ones the range, and the largest
    values of each row, which are the answer of a classifier. */
 #include "ul_internal.h"
 

@@ -20,13 +20,13 @@
  * matters, --conv direct does without the method.
  *
  * Layout of U: panels of panel_cols outputs; in each the 16 matrices one after the other, row by
- * row: [panel][16][C][panel_cols]. The columns past the last output are zero.
- * Threads: many tiles are shared out in blocks, each with a V of its own; of few tiles V is made
- * once by all threads, which then share out panels. Every sum is one accumulator in the order of
- * the channels, so that the bits do not depend on the cut, nor on threads. A piece of a larger call
- * has its bits where its tiles are those of the larger one: the first may begin a row or column
- * before it (tile_begin), the last may end after it; of a tile's results, those in the piece read
- * no pixel that is not there.
+ * row: [panel][16][C][panel_cols]. The columns past the last output are zero. Threads: many tiles
+ * are shared out in blocks, each with a V of its own; for few tiles V is made once by all threads,
+ * which then share out panels. Every sum is one accumulator in the order of the channels, so that
+ * the bits do not depend on the cut, nor on threads. A piece of a larger call has its bits where
+ * its tiles are those of the larger one: the first may begin a row or column before it
+ * (tile_begin), the last may end after it; those of a tile's results that are in the piece read no
+ * pixel that is not there.
  *
  * Units: strides in elements (floats), sizes in bytes. Ownership: all memory is the caller's.
  * Nothing fails. Pure C99; needs no library.

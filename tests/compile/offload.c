@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program whose every value that waits for a later reader is offloaded meanwhile, however little
- * that is worth: by a plan that is made here, of the one without a budget, and checked.
+ * that is worth: by a plan that is made here from the one without a budget, and checked.
  *
  *     run            a         b         c    ...   d         e         f
  *     value x        written                                            read

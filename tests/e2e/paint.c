@@ -40,7 +40,7 @@ static void __attribute__((noinline)) paint(struct job *job)
         *here = PAINT; /* by no call, whose frame would be in the way */
 }
 
-/* Below `top`, as far as it is not as painted. */
+/* How much of the stack below `top` was used: from the first byte that is no longer as painted. */
 static size_t __attribute__((noinline)) taken(const struct job *job, const unsigned char *top)
 {
     const unsigned char *at = job->stack;

@@ -7,12 +7,12 @@
  *
  * and cases/<case>.ir, a graph each, all of whose float inputs are parameters: for what has blocks.
  *
- * INPUTS as in ../ops_unit/case.h: a float input without a constant is a parameter, of random
- * numbers in [-1, 1), or in others: "f64[2,3] in 0.5 2". The loss is the sum of all float outputs
- * times random numbers. The graph goes through the passes as a model does that is trained by SGD
- * with rate 1, so that a gradient is what the parameter lost; nodes are then evaluated one by one
- * by the interpreter of kernels. Each parameter is trained alone as well: that must give the same.
- * So must rules that make other operators for a device.
+ * INPUTS as in ../ops_unit/case.h: a float input without a constant is a parameter of random
+ * numbers, in [-1, 1) or in another range: "f64[2,3] in 0.5 2". The loss is the sum of all float
+ * outputs times random numbers. The graph goes through the passes as a model does that is trained
+ * by SGD with rate 1, so that a gradient is what the parameter lost; nodes are then evaluated one
+ * by one by the interpreter of kernels. Each parameter is trained alone as well: that must give the
+ * same. So must rules that make other operators for a device.
  *
  * usage: gradient_rules FILE...
  * exit: 0 all hold, 1 not */

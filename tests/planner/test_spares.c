@@ -41,7 +41,7 @@ static void make(struct ul_problem *problem, uint64_t last_bytes)
     }
 }
 
-/* The scratch that the first step has in the end, of an arena that is what it was. */
+/* The scratch that the first step has in the end, in an arena that is as it was. */
 static uint64_t taken(uint64_t last_bytes)
 {
     struct ul_arena arena;

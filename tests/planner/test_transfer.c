@@ -46,7 +46,7 @@ static void entries_add(struct ul_problem *problem)
         problem->steps[s].region = s < problem->step_count / 2 ? first : second;
 }
 
-/* Some of what is there from the start is there for ever. */
+/* Some of what is there from the start stays there for ever. */
 static void states_make(struct made *m)
 {
     for (uint32_t v = 0; v < m->problem->value_count; v++) {

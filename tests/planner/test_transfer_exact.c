@@ -455,8 +455,8 @@ static void test_graphs_are_served_as_well_as_any(void **state)
         tiny_make(&t, seed, MOST);
         graph_try(&t, seed, &seen);
     }
-    /* As it is now: 424 of 427 found, 412 of the least cost; of 181 that cost more than every node
-     * once, 152 have a bound that says so. */
+    /* As it is now: 424 of 427 found, 412 of the least cost; 152 of the 181 that cost more than
+     * every node once have a bound that says so. */
     assert_true(seen.tries > 400 && seen.above > seen.tries / 3);
     assert_true(seen.missed <= seen.tries / 50 && seen.least >= seen.found - seen.found / 25);
     assert_true(seen.bounds >= seen.above / 2);
