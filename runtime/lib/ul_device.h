@@ -178,7 +178,7 @@ struct ul_device_functions {
     void (*describe)(const struct ul_model *model, char text[UL_DEVICE_TEXT_BYTES]);
 };
 
-/* Of a model, by the generated model.c. */
+/* What a model says of its device: the generated model.c has it. */
 struct ul_device {
     const struct ul_device_functions *functions; /* &ul_cuda_functions */
     const struct ul_cuda_code *code;             /* in kernels.cu */

@@ -308,7 +308,7 @@ struct ul_entry {
 };
 /* The entries of every model, for each of its roots in turn: after the weights are in place, once
    per arena, and again to begin anew; a run. What set-up takes belongs to the arena from then on:
-   runs change it, none reads it anew. Of a model that trains, a run is the forward and backward
+   runs change it, none reads it anew. In a model that trains, a run is the forward and backward
    pass over one (micro-)batch and the update; to evaluate leaves parameters and state alone; to
    accumulate, which models with micro-batches have, is a run without the update, for all
    micro-batches but the last one; to begin is the same for the first one, whose gradients are added
