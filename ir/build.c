@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one way to add nodes, on top of ul_graph_insert_node. */
 #include "ir/build.h"
+#include "ir/infer.h"
+#include "ir/op.h"
 
 #include <string.h>
 
@@ -14,10 +16,16 @@ static uint32_t position_of(const struct ul_graph *graph, ul_node_id node)
     return at;
 }
 
+struct ul_build ul_build_at(struct ul_graph *graph, ul_block_id block, uint32_t at,
+                            const char *name)
+{
+    return (struct ul_build){.graph = graph, .block = block, .at = at, .name = name};
+}
+
 struct ul_build ul_build_before(struct ul_graph *graph, ul_node_id node)
 {
-    return (struct ul_build){graph, graph->nodes[node].parent, position_of(graph, node),
-                             graph->nodes[node].name};
+    return ul_build_at(graph, graph->nodes[node].parent, position_of(graph, node),
+                       graph->nodes[node].name);
 }
 
 struct ul_build ul_build_after(struct ul_graph *graph, ul_node_id node)
@@ -30,18 +38,37 @@ struct ul_build ul_build_after(struct ul_graph *graph, ul_node_id node)
 struct ul_build ul_build_last(struct ul_graph *graph, ul_block_id block, const char *name)
 {
     UL_ASSERT(block < graph->block_count);
-    return (struct ul_build){graph, block, graph->blocks[block].node_count, name};
+    return ul_build_at(graph, block, graph->blocks[block].node_count, name);
 }
 
 ul_node_id ul_build_node(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
                          uint32_t input_count, uint32_t output_count)
 {
+    struct ul_graph *graph = build->graph;
+    bool is_last = build->at == UL_BUILD_LAST;
+    const char *name = build->name;
     UL_ASSERT(op != UL_OP_NONE && output_count > 0);
-    ul_node_id id = ul_graph_insert_node(build->graph, build->block, build->at++, op, build->name,
-                                         input_count, output_count);
+    if (build->names_op)
+        name = ul_arena_printf(build->scratch, "%s/%s", name, ul_op_get(op)->name);
+    uint32_t at = is_last ? graph->blocks[build->block].node_count : build->at++;
+    ul_node_id id =
+        ul_graph_insert_node(graph, build->block, at, op, name, input_count, output_count);
+    graph->nodes[id].source = build->source;
     for (uint32_t i = 0; i < input_count; i++)
-        build->graph->nodes[id].inputs[i] = inputs[i];
+        graph->nodes[id].inputs[i] = inputs[i];
+    for (uint32_t i = 0; i < output_count; i++)
+        graph->values[graph->nodes[id].outputs[i]].flags |= build->flags;
     return id;
+}
+
+/* What is built is right by construction: a failure is a defect, with its text. */
+ul_value_id ul_build_infer(struct ul_build *build, ul_node_id node)
+{
+    struct ul_diag diag = {0};
+    if (build->infers && ul_node_infer(build->graph, node, build->scratch, &diag) != UL_OK)
+        fprintf(stderr, "%s\n", diag.text);
+    UL_ASSERT(diag.status == UL_OK);
+    return build->graph->nodes[node].outputs[0];
 }
 
 ul_node_id ul_build_like(struct ul_build *build, ul_node_id like, const ul_value_id *inputs)
@@ -61,14 +88,72 @@ ul_node_id ul_build_like(struct ul_build *build, ul_node_id like, const ul_value
 ul_value_id ul_build_value(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
                            uint32_t input_count, const struct ul_type *type)
 {
-    struct ul_graph *graph = build->graph;
-    struct ul_type copy = {.rank = UL_RANK_UNKNOWN}; /* `type` may be a value's, which moves */
+    struct ul_type copy = {.rank = UL_RANK_UNKNOWN}; /* `type` may be a value's, which move */
     if (type != NULL)
         copy = *type;
     ul_node_id node = ul_build_node(build, op, inputs, input_count, 1); /* moves the arrays */
-    ul_value_id made = graph->nodes[node].outputs[0];
-    graph->values[made].type = copy;
+    if (type == NULL)
+        return ul_build_infer(build, node);
+    ul_value_id made = build->graph->nodes[node].outputs[0];
+    build->graph->values[made].type = copy;
     return made;
+}
+
+ul_value_id ul_build_unary(struct ul_build *build, enum ul_op op, ul_value_id a)
+{
+    return ul_build_value(build, op, &a, 1, NULL);
+}
+
+ul_value_id ul_build_binary(struct ul_build *build, enum ul_op op, ul_value_id a, ul_value_id b)
+{
+    const ul_value_id inputs[2] = {a, b};
+    return ul_build_value(build, op, inputs, 2, NULL);
+}
+
+ul_value_id ul_build_scale(struct ul_build *build, ul_value_id a, double number)
+{
+    return ul_build_binary(build, UL_OP_Mul, a, ul_build_number_like(build, a, number));
+}
+
+static ul_value_id build_with_int(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
+                                  uint32_t input_count, const char *attr, int64_t value)
+{
+    ul_node_id node = ul_build_node(build, op, inputs, input_count, 1);
+    ul_node_set_int(build->graph, node, attr, value);
+    return ul_build_infer(build, node);
+}
+
+ul_value_id ul_build_cast(struct ul_build *build, ul_value_id a, enum ul_dtype dtype)
+{
+    return build_with_int(build, UL_OP_Cast, &a, 1, "to", dtype);
+}
+
+ul_value_id ul_build_choose(struct ul_build *build, ul_value_id condition, ul_value_id yes,
+                            ul_value_id no)
+{
+    const ul_value_id inputs[3] = {condition, yes, no};
+    return ul_build_value(build, UL_OP_Where, inputs, 3, NULL);
+}
+
+ul_value_id ul_build_sum(struct ul_build *build, ul_value_id a, uint32_t mask)
+{
+    int64_t axes[UL_LIMIT_RANK];
+    uint32_t count = 0;
+    for (uint32_t d = 0; d < build->graph->values[a].type.rank; d++)
+        if ((mask & 1u << d) != 0)
+            axes[count++] = d;
+    if (count == 0)
+        return a;
+    return ul_build_binary(build, UL_OP_ReduceSum, a,
+                           ul_build_ints(build->graph, "axes", count, axes));
+}
+
+ul_value_id ul_build_expand(struct ul_build *build, ul_value_id a, const struct ul_type *type)
+{
+    if (ul_type_same_dims(&build->graph->values[a].type, type))
+        return a;
+    return ul_build_binary(build, UL_OP_Expand, a,
+                           ul_build_ints(build->graph, "shape", type->rank, type->dims));
 }
 
 ul_value_id ul_build_reshape(struct ul_build *build, ul_value_id value, uint32_t rank,
@@ -78,6 +163,14 @@ ul_value_id ul_build_reshape(struct ul_build *build, ul_value_id value, uint32_t
     UL_ASSERT(ul_type_elements(&build->graph->values[value].type) == ul_type_elements(&type));
     const ul_value_id inputs[2] = {value, ul_build_ints(build->graph, "shape", rank, type.dims)};
     return ul_build_value(build, UL_OP_Reshape, inputs, 2, &type);
+}
+
+ul_value_id ul_build_reshape_to(struct ul_build *build, ul_value_id value,
+                                const struct ul_type *type)
+{
+    if (ul_type_same_dims(&build->graph->values[value].type, type))
+        return value;
+    return ul_build_reshape(build, value, type->rank, type->dims);
 }
 
 ul_value_id ul_build_transpose(struct ul_build *build, ul_value_id value, const int64_t *perm)
@@ -90,6 +183,18 @@ ul_value_id ul_build_transpose(struct ul_build *build, ul_value_id value, const 
     ul_value_id made = ul_build_value(build, UL_OP_Transpose, &value, 1, &type);
     ul_node_set_ints(build->graph, build->graph->values[made].producer, "perm", perm, from.rank);
     return made;
+}
+
+ul_value_id ul_build_swap(struct ul_build *build, ul_value_id value)
+{
+    uint32_t rank = build->graph->values[value].type.rank;
+    int64_t perm[UL_LIMIT_RANK];
+    UL_ASSERT(rank >= 2);
+    for (uint32_t d = 0; d < rank; d++)
+        perm[d] = d;
+    perm[rank - 1] = rank - 2;
+    perm[rank - 2] = rank - 1;
+    return ul_build_transpose(build, value, perm);
 }
 
 ul_value_id ul_build_slice(struct ul_build *build, ul_value_id value, uint32_t axis, int64_t begin,
@@ -106,9 +211,30 @@ ul_value_id ul_build_slice(struct ul_build *build, ul_value_id value, uint32_t a
     return ul_build_value(build, UL_OP_Slice, inputs, 4, &type);
 }
 
+ul_value_id ul_build_pad(struct ul_build *build, ul_value_id value, const int64_t *begin,
+                         const int64_t *end)
+{
+    uint32_t rank = build->graph->values[value].type.rank;
+    int64_t pads[2 * UL_LIMIT_RANK];
+    bool any = false;
+    for (uint32_t d = 0; d < rank; d++) {
+        pads[d] = begin[d];
+        pads[rank + d] = end[d];
+        any = any || begin[d] != 0 || end[d] != 0;
+    }
+    if (!any)
+        return value;
+    return ul_build_binary(build, UL_OP_Pad, value,
+                           ul_build_ints(build->graph, "", 2 * rank, pads));
+}
+
 ul_value_id ul_build_concat(struct ul_build *build, const ul_value_id *values, uint32_t count,
                             int64_t axis, const struct ul_type *type)
 {
+    if (count == 1)
+        return values[0];
+    if (type == NULL)
+        return build_with_int(build, UL_OP_Concat, values, count, "axis", axis);
     ul_value_id made = ul_build_value(build, UL_OP_Concat, values, count, type);
     ul_node_set_int(build->graph, build->graph->values[made].producer, "axis", axis);
     return made;
@@ -140,4 +266,23 @@ ul_value_id ul_build_number(struct ul_graph *graph, const char *name, enum ul_dt
         type.dims[d] = 1;
     ul_element_put_float(element, dtype, number);
     return ul_graph_add_weight(graph, name, ul_tensor_new_splat(graph->arena, &type, element));
+}
+
+ul_value_id ul_build_number_like(struct ul_build *build, ul_value_id like, double number)
+{
+    return ul_build_number(build->graph, "", build->graph->values[like].type.dtype, 0, number);
+}
+
+ul_value_id ul_build_zeros(struct ul_build *build, const struct ul_type *type)
+{
+    static const unsigned char zero[sizeof((struct ul_tensor *)0)->splat] = {0};
+    return ul_graph_add_weight(build->graph, "zeros",
+                               ul_tensor_new_splat(build->graph->arena, type, zero));
+}
+
+ul_value_id ul_build_numbers(struct ul_build *build, const struct ul_type *type,
+                             const double *numbers)
+{
+    return ul_graph_add_weight(build->graph, "",
+                               ul_tensor_new_floats(build->graph->arena, type, numbers));
 }

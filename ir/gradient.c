@@ -63,8 +63,8 @@ void ul_gradient_give_broadcast(struct ul_gradient *gradient, uint32_t input, ul
         UL_ASSERT(own == from.dims[d] || own == 1);
         mask |= own != from.dims[d] ? 1u << d : 0;
     }
-    share = ul_gradient_sum(gradient, share, mask);
-    ul_gradient_give(gradient, input, ul_gradient_reshape(gradient, share, &type));
+    share = ul_build_sum(&gradient->build, share, mask);
+    ul_gradient_give(gradient, input, ul_build_reshape_to(&gradient->build, share, &type));
 }
 
 enum ul_status ul_gradient_unsupported(const struct ul_gradient *gradient, const char *format, ...)
@@ -80,24 +80,19 @@ enum ul_status ul_gradient_unsupported(const struct ul_gradient *gradient, const
 
 /* ---- Nodes ---- */
 
-ul_node_id ul_gradient_begin(struct ul_gradient *gradient, enum ul_op op, const ul_value_id *inputs,
-                             uint32_t input_count, uint32_t output_count)
+void ul_gradient_set_node(struct ul_gradient *gradient, ul_node_id node)
 {
-    ul_node_id node = ul_build_node(&gradient->build, op, inputs, input_count, output_count);
-    for (uint32_t i = 0; i < output_count; i++)
-        gradient->graph->values[gradient->graph->nodes[node].outputs[i]].flags |= gradient->flags;
-    gradient->graph->nodes[node].source = ul_gradient_node(gradient)->source;
-    return node;
+    gradient->node = node;
+    gradient->build.source = gradient->graph->nodes[node].source;
 }
 
-/* What rules build is right by construction: a failure is a defect, reported with its text. */
-ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node)
+void ul_gradient_set_place(struct ul_gradient *gradient, struct ul_build place)
 {
-    enum ul_status status = ul_node_infer(gradient->graph, node, gradient->scratch, gradient->diag);
-    if (status != UL_OK)
-        fprintf(stderr, "%s\n", gradient->diag->text);
-    UL_ASSERT(status == UL_OK);
-    return gradient->graph->nodes[node].outputs[0];
+    place.source = gradient->build.source;
+    place.flags = gradient->build.flags;
+    place.scratch = gradient->scratch;
+    place.infers = true;
+    gradient->build = place;
 }
 
 ul_node_id ul_gradient_begin_like(struct ul_gradient *gradient, enum ul_op op,
@@ -105,165 +100,16 @@ ul_node_id ul_gradient_begin_like(struct ul_gradient *gradient, enum ul_op op,
                                   uint32_t output_count)
 {
     const struct ul_node old = *ul_gradient_node(gradient); /* the array moves */
-    ul_node_id node = ul_gradient_begin(gradient, op, inputs, input_count, output_count);
+    ul_node_id node = ul_build_node(&gradient->build, op, inputs, input_count, output_count);
     for (uint32_t i = 0; i < old.attr_count; i++)
         ul_node_set_attr(gradient->graph, node, &old.attrs[i]);
     return node;
 }
 
-ul_value_id ul_gradient_node_of(struct ul_gradient *gradient, enum ul_op op,
-                                const ul_value_id *inputs, uint32_t input_count)
-{
-    return ul_gradient_infer(gradient, ul_gradient_begin(gradient, op, inputs, input_count, 1));
-}
-
-ul_value_id ul_gradient_unary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a)
-{
-    return ul_gradient_node_of(gradient, op, &a, 1);
-}
-
-ul_value_id ul_gradient_binary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a,
-                               ul_value_id b)
-{
-    const ul_value_id inputs[2] = {a, b};
-    return ul_gradient_node_of(gradient, op, inputs, 2);
-}
-
-ul_value_id ul_gradient_number(struct ul_gradient *gradient, ul_value_id like, double number)
-{
-    enum ul_dtype dtype = gradient->graph->values[like].type.dtype;
-    return ul_build_number(gradient->graph, "", dtype, 0, number);
-}
-
-ul_value_id ul_gradient_scale(struct ul_gradient *gradient, ul_value_id a, double number)
-{
-    return ul_gradient_binary(gradient, UL_OP_Mul, a, ul_gradient_number(gradient, a, number));
-}
-
-ul_value_id ul_gradient_sum(struct ul_gradient *gradient, ul_value_id a, uint32_t mask)
-{
-    struct ul_type type = ul_gradient_type(gradient, a);
-    int64_t axes[UL_LIMIT_RANK];
-    uint32_t count = 0;
-    for (uint32_t d = 0; d < type.rank; d++)
-        if ((mask & 1u << d) != 0)
-            axes[count++] = d;
-    if (count == 0)
-        return a;
-    return ul_gradient_binary(gradient, UL_OP_ReduceSum, a,
-                              ul_build_ints(gradient->graph, "axes", count, axes));
-}
-
-ul_value_id ul_gradient_expand(struct ul_gradient *gradient, ul_value_id a,
-                               const struct ul_type *type)
-{
-    struct ul_type from = ul_gradient_type(gradient, a);
-    if (ul_type_same_dims(&from, type))
-        return a;
-    ul_value_id shape = ul_build_ints(gradient->graph, "shape", type->rank, type->dims);
-    return ul_gradient_binary(gradient, UL_OP_Expand, a, shape);
-}
-
-ul_value_id ul_gradient_reshape(struct ul_gradient *gradient, ul_value_id a,
-                                const struct ul_type *type)
-{
-    struct ul_type from = ul_gradient_type(gradient, a);
-    if (ul_type_same_dims(&from, type))
-        return a;
-    ul_value_id made = ul_build_reshape(&gradient->build, a, type->rank, type->dims);
-    gradient->graph->values[made].flags |= gradient->flags;
-    return made;
-}
-
-ul_value_id ul_gradient_transpose_of(struct ul_gradient *gradient, ul_value_id a,
-                                     const int64_t *perm)
-{
-    ul_value_id made = ul_build_transpose(&gradient->build, a, perm);
-    gradient->graph->values[made].flags |= gradient->flags;
-    return made;
-}
-
-ul_value_id ul_gradient_slice(struct ul_gradient *gradient, ul_value_id a, uint32_t axis,
-                              int64_t begin, int64_t end)
-{
-    ul_value_id made = ul_build_slice(&gradient->build, a, axis, begin, end);
-    gradient->graph->values[made].flags |= gradient->flags;
-    return made;
-}
-
-ul_value_id ul_gradient_pad(struct ul_gradient *gradient, ul_value_id a, const int64_t *begin,
-                            const int64_t *end)
-{
-    uint32_t rank = ul_gradient_type(gradient, a).rank;
-    int64_t pads[2 * UL_LIMIT_RANK];
-    bool any = false;
-    for (uint32_t d = 0; d < rank; d++) {
-        pads[d] = begin[d];
-        pads[rank + d] = end[d];
-        any = any || begin[d] != 0 || end[d] != 0;
-    }
-    if (!any)
-        return a;
-    return ul_gradient_binary(gradient, UL_OP_Pad, a, ul_gradient_ints(gradient, 2 * rank, pads));
-}
-
-ul_value_id ul_gradient_concat(struct ul_gradient *gradient, const ul_value_id *values,
-                               uint32_t count, uint32_t axis)
-{
-    if (count == 1)
-        return values[0];
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Concat, values, count, 1);
-    ul_node_set_int(gradient->graph, node, "axis", axis);
-    return ul_gradient_infer(gradient, node);
-}
-
-ul_value_id ul_gradient_cast_to(struct ul_gradient *gradient, ul_value_id a, enum ul_dtype dtype)
-{
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Cast, &a, 1, 1);
-    ul_node_set_int(gradient->graph, node, "to", dtype);
-    return ul_gradient_infer(gradient, node);
-}
-
-ul_value_id ul_gradient_choose(struct ul_gradient *gradient, ul_value_id condition, ul_value_id yes,
-                               ul_value_id no)
-{
-    const ul_value_id inputs[3] = {condition, yes, no};
-    return ul_gradient_node_of(gradient, UL_OP_Where, inputs, 3);
-}
-
-ul_value_id ul_gradient_zeros(struct ul_gradient *gradient, const struct ul_type *type)
-{
-    static const unsigned char zero[sizeof((struct ul_tensor *)0)->splat] = {0};
-    struct ul_graph *graph = gradient->graph;
-    return ul_graph_add_weight(graph, "zeros", ul_tensor_new_splat(graph->arena, type, zero));
-}
-
-ul_value_id ul_gradient_ints(struct ul_gradient *gradient, uint32_t count, const int64_t *values)
-{
-    return ul_build_ints(gradient->graph, "", count, values);
-}
-
-static const struct ul_tensor *make_tensor(struct ul_arena *arena, const struct ul_type *type,
-                                           const double *numbers)
-{
-    uint64_t count = ul_type_elements(type), size_bytes = ul_dtype_get(type->dtype)->size_bytes;
-    unsigned char *data = ul_arena_alloc(arena, ul_type_bytes(type));
-    for (uint64_t i = 0; i < count; i++)
-        ul_element_put_float(data + i * size_bytes, type->dtype, numbers[i]);
-    return ul_tensor_new(arena, type, data);
-}
-
-ul_value_id ul_gradient_constant(struct ul_gradient *gradient, const struct ul_type *type,
-                                 const double *numbers)
-{
-    struct ul_graph *graph = gradient->graph;
-    return ul_graph_add_weight(graph, "", make_tensor(graph->arena, type, numbers));
-}
-
 const struct ul_tensor *ul_gradient_tensor(const struct ul_gradient *gradient,
                                            const struct ul_type *type, const double *numbers)
 {
-    return make_tensor(gradient->scratch, type, numbers);
+    return ul_tensor_new_floats(gradient->scratch, type, numbers);
 }
 
 const struct ul_tensor *ul_gradient_evaluate(const struct ul_gradient *gradient,
@@ -289,18 +135,6 @@ const struct ul_tensor *ul_gradient_evaluate(const struct ul_gradient *gradient,
     if (!ul_node_fold(&alone, node, gradient->scratch))
         return NULL;
     return alone.values[alone.nodes[node].outputs[0]].tensor;
-}
-
-ul_value_id ul_gradient_swap(struct ul_gradient *gradient, ul_value_id a)
-{
-    struct ul_type type = ul_gradient_type(gradient, a);
-    int64_t perm[UL_LIMIT_RANK];
-    UL_ASSERT(type.rank >= 2);
-    for (uint32_t d = 0; d < type.rank; d++)
-        perm[d] = d;
-    perm[type.rank - 1] = type.rank - 2;
-    perm[type.rank - 2] = type.rank - 1;
-    return ul_gradient_transpose_of(gradient, a, perm);
 }
 
 /* ---- Texts of elementwise rows ---- */
@@ -351,7 +185,7 @@ ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t inp
     if (row->domain != NULL)
         ul_node_set_string(graph, made, "ul_of_domain", row->domain);
     ul_node_set_int(graph, made, "ul_input", input);
-    return ul_gradient_infer(gradient, made);
+    return ul_build_infer(&gradient->build, made);
 }
 
 ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input, ul_value_id g)

@@ -8,7 +8,7 @@
  *
  *     ul_value_id g = ul_gradient_of(gradient, 0);
  *     if (ul_gradient_wanted(gradient, 0))
- *         ul_gradient_give(gradient, 0, ul_gradient_scale(gradient, g, 2));
+ *         ul_gradient_give(gradient, 0, ul_build_scale(&gradient->build, g, 2));
  *
  * Invariants: what a rule builds has a type at once; a share has the type of its input (of an
  * input that was broadcast, ul_gradient_give_broadcast makes it so). A rule reads as little of the
@@ -26,10 +26,8 @@ struct ul_gradient {
     struct ul_graph *graph;
     struct ul_arena *scratch;
     struct ul_diag *diag;
-    ul_node_id node; /* the node whose gradient is formed; the graph's arrays move while a rule
-                        builds */
-    struct ul_build build;
-    uint32_t flags; /* for values that are built: UL_VALUE_BACKWARD, in a backward pass */
+    ul_node_id node; /* whose gradient is formed; the graph's arrays move while a rule builds */
+    struct ul_build build; /* infers; its flags are UL_VALUE_BACKWARD in a backward pass */
     const struct ul_target_traits *traits; /* facts of the target */
     /* The caller's: where gradients are collected, and which are wanted. */
     void *context;
@@ -57,56 +55,14 @@ void ul_gradient_give_broadcast(struct ul_gradient *gradient, uint32_t input, ul
 enum ul_status ul_gradient_unsupported(const struct ul_gradient *gradient, const char *format, ...)
     UL_PRINTF(2, 3);
 
-/* A node with one output, whose type is inferred at once. */
+/* Where nodes go, and what they are called; whose gradient is formed, and the source of nodes. */
+void ul_gradient_set_place(struct ul_gradient *gradient, struct ul_build place);
+void ul_gradient_set_node(struct ul_gradient *gradient, ul_node_id node);
 
-ul_value_id ul_gradient_node_of(struct ul_gradient *gradient, enum ul_op op,
-                                const ul_value_id *inputs, uint32_t input_count);
-/* Begins such a node, so that attributes can be set; ul_gradient_infer infers it, and gives output
- * 0. */
-ul_node_id ul_gradient_begin(struct ul_gradient *gradient, enum ul_op op, const ul_value_id *inputs,
-                             uint32_t input_count, uint32_t output_count);
-ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node);
-/* The same with the attributes of the node whose gradient is formed. */
+/* A node with the attributes of that whose gradient is formed. */
 ul_node_id ul_gradient_begin_like(struct ul_gradient *gradient, enum ul_op op,
                                   const ul_value_id *inputs, uint32_t input_count,
                                   uint32_t output_count);
-ul_value_id ul_gradient_unary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a);
-ul_value_id ul_gradient_binary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a,
-                               ul_value_id b);
-/* One number in the type of `like`, of rank 0. */
-ul_value_id ul_gradient_number(struct ul_gradient *gradient, ul_value_id like, double number);
-/* a * number */
-ul_value_id ul_gradient_scale(struct ul_gradient *gradient, ul_value_id a, double number);
-/* Sums over the dimensions of `mask` (bit d: dimension d), which stay with size 1. */
-ul_value_id ul_gradient_sum(struct ul_gradient *gradient, ul_value_id a, uint32_t mask);
-/* `a`, repeated to these dimensions. */
-ul_value_id ul_gradient_expand(struct ul_gradient *gradient, ul_value_id a,
-                               const struct ul_type *type);
-/* The elements of `a` in the dimensions of `type`. */
-ul_value_id ul_gradient_reshape(struct ul_gradient *gradient, ul_value_id a,
-                                const struct ul_type *type);
-/* Exchanges the last two dimensions. */
-ul_value_id ul_gradient_swap(struct ul_gradient *gradient, ul_value_id a);
-/* Elements [begin, end) along an axis. */
-ul_value_id ul_gradient_slice(struct ul_gradient *gradient, ul_value_id a, uint32_t axis,
-                              int64_t begin, int64_t end);
-/* Adds so many zeros around, or (negative) takes so many elements off: a number for each
- * dimension. */
-ul_value_id ul_gradient_pad(struct ul_gradient *gradient, ul_value_id a, const int64_t *begin,
-                            const int64_t *end);
-ul_value_id ul_gradient_transpose_of(struct ul_gradient *gradient, ul_value_id a,
-                                     const int64_t *perm);
-ul_value_id ul_gradient_concat(struct ul_gradient *gradient, const ul_value_id *values,
-                               uint32_t count, uint32_t axis);
-ul_value_id ul_gradient_cast_to(struct ul_gradient *gradient, ul_value_id a, enum ul_dtype dtype);
-/* yes where the condition holds, else no. */
-ul_value_id ul_gradient_choose(struct ul_gradient *gradient, ul_value_id condition, ul_value_id yes,
-                               ul_value_id no);
-/* A constant: zeros; i64 of one dimension; these elements. */
-ul_value_id ul_gradient_zeros(struct ul_gradient *gradient, const struct ul_type *type);
-ul_value_id ul_gradient_ints(struct ul_gradient *gradient, uint32_t count, const int64_t *values);
-ul_value_id ul_gradient_constant(struct ul_gradient *gradient, const struct ul_type *type,
-                                 const double *numbers);
 /* A tensor of these numbers that is no value: for ul_gradient_evaluate, until the pass ends. */
 const struct ul_tensor *ul_gradient_tensor(const struct ul_gradient *gradient,
                                            const struct ul_type *type, const double *numbers);

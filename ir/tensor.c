@@ -291,6 +291,16 @@ struct ul_tensor *ul_tensor_new_ints(struct ul_arena *arena, enum ul_dtype dtype
     return tensor;
 }
 
+struct ul_tensor *ul_tensor_new_floats(struct ul_arena *arena, const struct ul_type *type,
+                                       const double *values)
+{
+    uint64_t count = ul_type_elements(type), size_bytes = ul_dtype_get(type->dtype)->size_bytes;
+    unsigned char *data = ul_arena_alloc(arena, ul_type_bytes(type));
+    for (uint64_t i = 0; i < count; i++)
+        ul_element_put_float(data + i * size_bytes, type->dtype, values[i]);
+    return ul_tensor_of(arena, type, data);
+}
+
 struct ul_tensor *ul_tensor_new_splat(struct ul_arena *arena, const struct ul_type *type,
                                       const void *element)
 {

@@ -30,6 +30,8 @@ struct ul_tensor *ul_tensor_of(struct ul_arena *arena, const struct ul_type *typ
                                const void *data);
 struct ul_tensor *ul_tensor_new_ints(struct ul_arena *arena, enum ul_dtype dtype, uint32_t rank,
                                      const int64_t *dims, const int64_t *values);
+struct ul_tensor *ul_tensor_new_floats(struct ul_arena *arena, const struct ul_type *type,
+                                       const double *values);
 struct ul_tensor *ul_tensor_new_splat(struct ul_arena *arena, const struct ul_type *type,
                                       const void *element);
 /* Copies elements [begin, begin + count) to `out` as dense bytes. */

@@ -312,7 +312,8 @@ static void expand(struct bnfold *bnfold, ul_block_id block, uint32_t at, ul_nod
                                         type.dtype, affine->a, affine->count, type.rank - 1);
     ul_value_id b = ul_edit_add_numbers(graph, ul_arena_printf(graph->arena, "%s.shift", name),
                                         type.dtype, affine->b, affine->count, type.rank - 1);
-    struct ul_build build = {graph, block, at, ul_arena_printf(graph->arena, "%s.mul", name)};
+    struct ul_build build =
+        ul_build_at(graph, block, at, ul_arena_printf(graph->arena, "%s.mul", name));
     const ul_value_id factors[2] = {affine->x, a};
     const ul_value_id terms[2] = {ul_build_value(&build, UL_OP_Mul, factors, 2, &type), b};
     graph->nodes[graph->values[terms[0]].producer].source = graph->nodes[id].source;

@@ -81,7 +81,7 @@ static ul_value_id turn(struct ul_graph *graph, uint32_t place, ul_value_id copy
                         ul_value_id turned)
 {
     const struct ul_value from = graph->values[turned]; /* the array moves */
-    struct ul_build build = {graph, 0, place + 1, from.name};
+    struct ul_build build = ul_build_at(graph, 0, place + 1, from.name);
     const struct ul_node like = graph->nodes[from.producer];
     UL_ASSERT(like.input_count > 0);
     ul_value_id *inputs =

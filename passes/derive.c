@@ -153,7 +153,7 @@ static void finish(struct derive *derive, struct ul_reverse *reverse)
         const struct ul_value old = graph->values[output];
         reverse->rule.build.name = old.name;
         if (found == UL_NONE)
-            found = ul_gradient_zeros(&reverse->rule, &old.type);
+            found = ul_build_zeros(&reverse->rule.build, &old.type);
         /* Outputs of the model keep their names, and what they overwrite. */
         ul_value_id copy =
             ul_build_value(&reverse->rule.build, UL_OP_Identity, &found, 1, &old.type);
@@ -176,8 +176,8 @@ static enum ul_status write_out(struct derive *derive)
     reverse.suffix = ul_arena_printf(derive->pass->scratch, "%s", node.name);
     reverse.asked_by = ul_node_describe(graph, derive->node, derive->pass->scratch);
     reverse.stops = mark_stops(derive);
-    reverse.rule.build = build_here(derive);
-    reverse.rule.node = derive->node;
+    ul_gradient_set_node(&reverse.rule, derive->node);
+    ul_gradient_set_place(&reverse.rule, build_here(derive));
     for (uint32_t i = 0; i < derive->x_count; i++)
         reverse.wanted[derive->xs[i]] = true;
     for (uint32_t i = 0; i < derive->z_count; i++)
@@ -188,8 +188,8 @@ static enum ul_status write_out(struct derive *derive)
     ul_value_id seed = node.inputs[1];
     if (seed == UL_NONE) {
         const struct ul_type type = ul_gradient_type(&reverse.rule, node.inputs[0]);
-        seed = ul_gradient_number(&reverse.rule, node.inputs[0], 1);
-        seed = ul_gradient_expand(&reverse.rule, seed, &type);
+        seed = ul_build_number_like(&reverse.rule.build, node.inputs[0], 1);
+        seed = ul_build_expand(&reverse.rule.build, seed, &type);
     }
     if (reverse.wanted[node.inputs[0]])
         reverse.gradients[node.inputs[0]] = seed;

@@ -171,7 +171,7 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
     UL_TRY(check_samples(pass));
     UL_TRY(check_loss(pass));
     ul_reverse_init(reverse, pass, UL_VALUE_BACKWARD);
-    reverse->rule.build = ul_build_last(graph, 0, "");
+    ul_gradient_set_place(&reverse->rule, ul_build_last(graph, 0, ""));
     backward.readers = UL_NEW_ARRAY(pass->scratch, uint32_t, reverse->known_count);
     uint32_t node_count = ul_graph_only_root(graph)->node_count;
     ul_value_id loss =

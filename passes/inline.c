@@ -49,7 +49,7 @@ void ul_inline_block(const struct ul_pass *pass, ul_block_id block_id, uint32_t 
             continue;
         }
         /* An output of the model that is something else already: a copy that bears its name. */
-        struct ul_build build = {graph, block_id, insert_at, ""};
+        struct ul_build build = ul_build_at(graph, block_id, insert_at, "");
         ul_node_id copy = ul_build_node(&build, UL_OP_Identity, &results[i], 1, 1);
         ul_graph_exchange(graph, outputs[i], graph->nodes[copy].outputs[0]);
     }

@@ -172,7 +172,7 @@ static void walk(struct ul_integers *integers, ul_block_id block,
         ul_rewrite_inputs(&integers->rewrite, id);
         for (uint32_t b = 0; b < graph->nodes[id].block_count; b++)
             walk(integers, graph->nodes[id].blocks[b], visit);
-        integers->build = (struct ul_build){graph, block, at, graph->nodes[id].name};
+        integers->build = ul_build_at(graph, block, at, graph->nodes[id].name);
         visit(integers, id);
         UL_ASSERT(integers->build.at >= at);
         at = integers->build.at;

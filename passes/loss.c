@@ -42,7 +42,7 @@ static void add_mean(struct ul_loss_job *loss, ul_value_id each)
     double elements = (double)ul_type_elements(&type);
     if (rows == 0) {
         loss->sum = ul_loss_sum(make, each);
-        loss->weight = ul_gradient_number(make, loss->sum, elements);
+        loss->weight = ul_build_number_like(&make->build, loss->sum, elements);
         return;
     }
     for (uint32_t d = 1; d < row.rank; d++)
@@ -51,12 +51,13 @@ static void add_mean(struct ul_loss_job *loss, ul_value_id each)
     for (int64_t i = 0; i < row.dims[0]; i++)
         numbers[i] = (double)(i / rows);
     ul_value_id samples = ul_update_number(make, UL_STEP_SAMPLES);
-    ul_value_id counts =
-        ul_gradient_binary(make, UL_OP_Less, ul_gradient_constant(make, &row, numbers), samples);
-    each = ul_gradient_choose(make, counts, each, ul_gradient_number(make, each, 0));
+    ul_value_id counts = ul_build_binary(&make->build, UL_OP_Less,
+                                         ul_build_numbers(&make->build, &row, numbers), samples);
+    each = ul_build_choose(&make->build, counts, each, ul_build_number_like(&make->build, each, 0));
     loss->sum = ul_loss_sum(make, each);
-    loss->weight = ul_gradient_cast_to(
-        make, ul_gradient_scale(make, samples, elements * (double)rows / (double)type.dims[0]),
+    loss->weight = ul_build_cast(
+        &make->build,
+        ul_build_scale(&make->build, samples, elements * (double)rows / (double)type.dims[0]),
         type.dtype);
 }
 
@@ -64,8 +65,8 @@ static void add_mse(struct ul_loss_job *loss, ul_value_id output)
 {
     struct ul_gradient *make = &loss->make;
     const struct ul_type type = ul_gradient_type(make, output);
-    ul_value_id error = ul_gradient_binary(make, UL_OP_Sub, output, add_labels(loss, &type));
-    add_mean(loss, ul_gradient_binary(make, UL_OP_Mul, error, error));
+    ul_value_id error = ul_build_binary(&make->build, UL_OP_Sub, output, add_labels(loss, &type));
+    add_mean(loss, ul_build_binary(&make->build, UL_OP_Mul, error, error));
 }
 
 /* log(1 + exp(x)) - x t, with logits x and labels t. */
@@ -74,9 +75,9 @@ static void add_bce(struct ul_loss_job *loss, ul_value_id output)
     struct ul_gradient *make = &loss->make;
     const struct ul_type type = ul_gradient_type(make, output);
     ul_value_id labels = add_labels(loss, &type);
-    ul_value_id softplus = ul_gradient_unary(make, UL_OP_Softplus, output);
-    ul_value_id product = ul_gradient_binary(make, UL_OP_Mul, output, labels);
-    add_mean(loss, ul_gradient_binary(make, UL_OP_Sub, softplus, product));
+    ul_value_id softplus = ul_build_unary(&make->build, UL_OP_Softplus, output);
+    ul_value_id product = ul_build_binary(&make->build, UL_OP_Mul, output, labels);
+    add_mean(loss, ul_build_binary(&make->build, UL_OP_Sub, softplus, product));
 }
 
 /* ---- Losses of classes ---- */
@@ -188,7 +189,7 @@ static void add_whole(struct ul_loss_job *loss, const ul_value_id inputs[3])
                                                   inputs[2] != UL_NONE ? 3 : 2);
     if (has_parts)
         ul_node_set_string(loss->graph, node, "reduction", "sum");
-    loss->sum = ul_gradient_infer(make, node);
+    loss->sum = ul_build_infer(&make->build, node);
     if (has_parts)
         loss->weight = ul_loss_weigh(loss, inputs[1], inputs[2], dtype);
     loss->correct = ul_loss_count_correct(loss, inputs[0], inputs[1]);
@@ -341,7 +342,7 @@ static ul_value_id add_quotient(struct ul_loss_job *loss)
     training->loss_sum = loss->sum;
     if (training->micro_batches > 1 && ul_dtype_get(type.dtype)->is_float) {
         if (loss->weight == UL_NONE)
-            loss->weight = ul_gradient_number(make, loss->sum, 1);
+            loss->weight = ul_build_number_like(&make->build, loss->sum, 1);
         loss->sum = ul_update_accumulate(make, UL_TRAINING_LOSS_SUM, loss->sum);
         loss->weight = ul_update_accumulate(make, UL_TRAINING_LOSS_WEIGHT, loss->weight);
         training->loss_weight = loss->weight;
@@ -349,7 +350,7 @@ static ul_value_id add_quotient(struct ul_loss_job *loss)
     if (loss->weight == UL_NONE)
         return loss->sum;
     make->build.name = UL_TRAINING_LOSS;
-    return ul_gradient_binary(make, UL_OP_Div, loss->sum, loss->weight);
+    return ul_build_binary(&make->build, UL_OP_Div, loss->sum, loss->weight);
 }
 
 enum ul_status ul_pass_loss(struct ul_pass *pass)
@@ -364,14 +365,14 @@ enum ul_status ul_pass_loss(struct ul_pass *pass)
         .weight = UL_NONE,
         .correct = UL_NONE};
     ul_value_id output = UL_NONE;
-    loss.make.build = ul_build_last(graph, 0, UL_TRAINING_LOSS);
+    ul_gradient_set_place(&loss.make, ul_build_last(graph, 0, UL_TRAINING_LOSS));
     loss.training->piece_count = 0;
     UL_TRY(find_output(&loss, &output));
     if (graph->values[output].kind != UL_VALUE_NODE || graph->values[output].donor != UL_NONE)
         return ul_diag_set(pass->diag, UL_USAGE, "--loss: the output %s is computed from nothing",
                            ul_quote(pass->scratch, graph->values[output].name));
     UL_TRY(check_output(&loss, output));
-    loss.make.node = graph->values[output].producer;
+    ul_gradient_set_node(&loss.make, graph->values[output].producer);
     switch (loss.training->loss) {
     case UL_LOSS_CROSS_ENTROPY:
         UL_TRY(add_cross_entropy(&loss, output));

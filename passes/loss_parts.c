@@ -4,16 +4,16 @@
 
 ul_value_id ul_loss_sum(struct ul_gradient *make, ul_value_id value)
 {
-    ul_node_id node = ul_gradient_begin(make, UL_OP_ReduceSum, &value, 1, 1);
+    ul_node_id node = ul_build_node(&make->build, UL_OP_ReduceSum, &value, 1, 1);
     ul_node_set_int(make->graph, node, "keepdims", 0);
-    return ul_gradient_infer(make, node);
+    return ul_build_infer(&make->build, node);
 }
 
 static ul_value_id is_ignored(struct ul_loss_job *loss, ul_value_id targets)
 {
     ul_value_id ignored =
         ul_build_number(loss->graph, "", UL_I64, 0, (double)loss->training->ignore_index);
-    return ul_gradient_binary(&loss->make, UL_OP_Equal, targets, ignored);
+    return ul_build_binary(&loss->make.build, UL_OP_Equal, targets, ignored);
 }
 
 ul_value_id ul_loss_count_correct(struct ul_loss_job *loss, ul_value_id scores, ul_value_id targets)
@@ -21,15 +21,15 @@ ul_value_id ul_loss_count_correct(struct ul_loss_job *loss, ul_value_id scores, 
     struct ul_gradient *make = &loss->make;
     const int64_t ignore_index = loss->training->ignore_index;
     const bool is_class = ignore_index >= 0 && ignore_index < loss->training->class_count;
-    ul_node_id best = ul_gradient_begin(make, UL_OP_ArgMax, &scores, 1, 1);
+    ul_node_id best = ul_build_node(&make->build, UL_OP_ArgMax, &scores, 1, 1);
     ul_node_set_int(make->graph, best, "axis", 1);
     ul_node_set_int(make->graph, best, "keepdims", 0);
     ul_value_id equal =
-        ul_gradient_binary(make, UL_OP_Equal, ul_gradient_infer(make, best), targets);
+        ul_build_binary(&make->build, UL_OP_Equal, ul_build_infer(&make->build, best), targets);
     if (is_class) /* nothing else is found where a label is ignored */
-        equal = ul_gradient_binary(make, UL_OP_And, equal,
-                                   ul_gradient_unary(make, UL_OP_Not, is_ignored(loss, targets)));
-    return ul_loss_sum(make, ul_gradient_cast_to(make, equal, UL_I64));
+        equal = ul_build_binary(&make->build, UL_OP_And, equal,
+                                ul_build_unary(&make->build, UL_OP_Not, is_ignored(loss, targets)));
+    return ul_loss_sum(make, ul_build_cast(&make->build, equal, UL_I64));
 }
 
 ul_value_id ul_loss_weigh(struct ul_loss_job *loss, ul_value_id targets, ul_value_id weights,
@@ -38,12 +38,13 @@ ul_value_id ul_loss_weigh(struct ul_loss_job *loss, ul_value_id targets, ul_valu
     struct ul_gradient *make = &loss->make;
     UL_ASSERT(ul_gradient_type(make, targets).dtype == UL_I64);
     ul_value_id none = is_ignored(loss, targets);
-    ul_value_id kept = ul_gradient_cast_to(make, ul_gradient_unary(make, UL_OP_Not, none), dtype);
+    ul_value_id kept =
+        ul_build_cast(&make->build, ul_build_unary(&make->build, UL_OP_Not, none), dtype);
     if (weights != UL_NONE) {
         ul_value_id first = ul_build_number(loss->graph, "", UL_I64, 0, 0);
-        ul_value_id class = ul_gradient_choose(make, none, first, targets);
-        ul_value_id each = ul_gradient_binary(make, UL_OP_Gather, weights, class);
-        kept = ul_gradient_binary(make, UL_OP_Mul, kept, each);
+        ul_value_id class = ul_build_choose(&make->build, none, first, targets);
+        ul_value_id each = ul_build_binary(&make->build, UL_OP_Gather, weights, class);
+        kept = ul_build_binary(&make->build, UL_OP_Mul, kept, each);
     }
     return ul_loss_sum(make, kept);
 }
@@ -51,7 +52,7 @@ ul_value_id ul_loss_weigh(struct ul_loss_job *loss, ul_value_id targets, ul_valu
 ul_node_id ul_loss_begin_cross_entropy(struct ul_loss_job *loss, enum ul_op op,
                                        const ul_value_id *inputs, uint32_t count)
 {
-    ul_node_id node = ul_gradient_begin(&loss->make, op, inputs, count, 1);
+    ul_node_id node = ul_build_node(&loss->make.build, op, inputs, count, 1);
     ul_node_set_int(loss->graph, node, "ignore_index", loss->training->ignore_index);
     ul_node_set_float(loss->graph, node, "ul_label_smoothing", loss->training->label_smoothing);
     return node;
@@ -71,12 +72,12 @@ ul_value_id ul_loss_begin_mean(struct ul_loss_job *loss, ul_value_id targets, ul
     bool has_parts = loss->training->micro_batches > 1;
     ul_value_id weight = ul_loss_weigh(loss, targets, weights, dtype);
     ul_value_id mean = has_parts ? ul_build_number(loss->graph, "", dtype, 0, 1)
-                                 : ul_gradient_unary(make, UL_OP_Reciprocal, weight);
+                                 : ul_build_unary(&make->build, UL_OP_Reciprocal, weight);
     ul_value_id loss_scale = ul_loss_scale(loss->graph, loss->training);
     *scale = mean;
     if (loss_scale != UL_NONE)
-        *scale =
-            ul_gradient_binary(make, UL_OP_Mul, mean, ul_gradient_cast_to(make, loss_scale, dtype));
+        *scale = ul_build_binary(&make->build, UL_OP_Mul, mean,
+                                 ul_build_cast(&make->build, loss_scale, dtype));
     loss->weight = has_parts ? weight : UL_NONE;
     return mean;
 }
@@ -106,7 +107,7 @@ bool ul_loss_find_product(struct ul_gradient *make, ul_value_id logits,
     if (x->rank > 2)
         product->x = ul_build_reshape(&make->build, product->x, 2, dims);
     if (is_gemm && ul_node_get_int(&node, "transB", 0) != 0)
-        product->w = ul_gradient_swap(make, product->w);
+        product->w = ul_build_swap(&make->build, product->w);
     return true;
 }
 
@@ -114,8 +115,8 @@ const ul_value_id *ul_loss_cut(struct ul_gradient *make, ul_value_id value, uint
                                const int64_t *sizes, uint32_t count)
 {
     const ul_value_id inputs[2] = {value, ul_build_ints(make->graph, "split", count, sizes)};
-    ul_node_id node = ul_gradient_begin(make, UL_OP_Split, inputs, 2, count);
+    ul_node_id node = ul_build_node(&make->build, UL_OP_Split, inputs, 2, count);
     ul_node_set_int(make->graph, node, "axis", axis);
-    (void)ul_gradient_infer(make, node);
+    (void)ul_build_infer(&make->build, node);
     return make->graph->nodes[node].outputs;
 }

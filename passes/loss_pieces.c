@@ -28,30 +28,33 @@ struct pieces {
 
 static void add_to(struct pieces *p, ul_value_id *sum, ul_value_id more)
 {
-    *sum = *sum == UL_NONE ? more : ul_gradient_binary(p->make, UL_OP_Add, *sum, more);
+    *sum = *sum == UL_NONE ? more : ul_build_binary(&p->make->build, UL_OP_Add, *sum, more);
 }
 
 /* Forward and back; the gradient of the piece's rows. */
 static ul_value_id add_piece(struct pieces *p, ul_value_id x, ul_value_id targets)
 {
     struct ul_gradient *make = p->make;
-    ul_value_id y = ul_gradient_binary(make, UL_OP_MatMul, x, p->product.w);
+    ul_value_id y = ul_build_binary(&make->build, UL_OP_MatMul, x, p->product.w);
     if (p->product.bias != UL_NONE)
-        y = ul_gradient_binary(make, UL_OP_Add, y, p->product.bias);
+        y = ul_build_binary(&make->build, UL_OP_Add, y, p->product.bias);
     const ul_value_id inputs[4] = {y, targets, p->weights, p->scale};
     ul_node_id node = ul_loss_begin_cross_entropy(p->loss, UL_OP_SoftmaxCrossEntropyLoss, inputs,
                                                   p->weights != UL_NONE ? 3 : 2);
     ul_node_set_string(make->graph, node, "reduction", "sum");
-    add_to(p, &p->sum, ul_gradient_infer(make, node));
+    add_to(p, &p->sum, ul_build_infer(&make->build, node));
     add_to(p, &p->correct, ul_loss_count_correct(p->loss, y, targets));
     node = ul_loss_begin_cross_entropy(p->loss, UL_OP_CrossEntropyGradient, inputs, 4);
-    ul_value_id dy = ul_gradient_infer(make, node);
-    add_to(p, &p->dw, ul_gradient_binary(make, UL_OP_MatMul, ul_gradient_swap(make, x), dy));
+    ul_value_id dy = ul_build_infer(&make->build, node);
+    add_to(p, &p->dw,
+           ul_build_binary(&make->build, UL_OP_MatMul, ul_build_swap(&make->build, x), dy));
     if (p->product.bias != UL_NONE) {
         struct ul_type type = ul_gradient_type(make, p->product.bias);
-        add_to(p, &p->dbias, ul_gradient_reshape(make, ul_gradient_sum(make, dy, 1), &type));
+        add_to(p, &p->dbias,
+               ul_build_reshape_to(&make->build, ul_build_sum(&make->build, dy, 1), &type));
     }
-    return ul_gradient_binary(make, UL_OP_MatMul, dy, ul_gradient_swap(make, p->product.w));
+    return ul_build_binary(&make->build, UL_OP_MatMul, dy,
+                           ul_build_swap(&make->build, p->product.w));
 }
 
 static ul_value_id add_pieces(struct pieces *p, int64_t rows, int64_t piece)
@@ -66,7 +69,7 @@ static ul_value_id add_pieces(struct pieces *p, int64_t rows, int64_t piece)
     const ul_value_id *targets = ul_loss_cut(make, p->targets, 0, sizes, count);
     for (uint32_t i = 0; i < count; i++)
         parts[i] = add_piece(p, x[i], targets[i]);
-    return ul_gradient_concat(make, parts, count, 0);
+    return ul_build_concat(&make->build, parts, count, 0, NULL);
 }
 
 bool ul_loss_add_pieces(struct ul_loss_job *loss, ul_value_id logits, ul_value_id targets,
@@ -90,19 +93,19 @@ bool ul_loss_add_pieces(struct ul_loss_job *loss, ul_value_id logits, ul_value_i
     piece = piece < 1 ? 1 : piece;
     if (rows <= piece || uses[logits] > 1 || !ul_loss_find_product(make, logits, &p.product))
         return false;
-    make->flags = UL_VALUE_BACKWARD;
+    make->build.flags = UL_VALUE_BACKWARD;
     piece = (rows + (rows + piece - 1) / piece - 1) / ((rows + piece - 1) / piece); /* evenly */
     loss->training->piece_count = (uint32_t)((rows + piece - 1) / piece);
     loss->training->piece_bytes =
         (uint64_t)piece * (uint64_t)classes * ul_loss_element_bytes(loss, type.dtype);
     ul_value_id mean = ul_loss_begin_mean(loss, targets, weights, type.dtype, &p.scale);
     ul_value_id dx = add_pieces(&p, rows, piece);
-    ul_value_id value = ul_gradient_binary(make, UL_OP_Mul, p.sum, mean);
+    ul_value_id value = ul_build_binary(&make->build, UL_OP_Mul, p.sum, mean);
     const ul_value_id inputs[7] = {value, p.product.x,    dx,     p.product.w,
                                    p.dw,  p.product.bias, p.dbias};
-    loss->sum =
-        ul_gradient_node_of(make, UL_OP_WithGradients, inputs, p.product.bias != UL_NONE ? 7 : 5);
-    make->flags = 0;
+    loss->sum = ul_build_value(&make->build, UL_OP_WithGradients, inputs,
+                               p.product.bias != UL_NONE ? 7 : 5, NULL);
+    make->build.flags = 0;
     loss->correct = p.correct;
     return true;
 }

@@ -57,17 +57,17 @@ ul_value_id ul_loss_scale_seed(struct ul_gradient *make, const struct ul_trainin
     if (scale == UL_NONE || training->piece_count > 0)
         return ul_build_number(make->graph, "loss/gradient", type.dtype, type.rank, 1.0);
     make->build.name = "loss/gradient";
-    return ul_gradient_reshape(make, ul_gradient_cast_to(make, scale, type.dtype), &type);
+    return ul_build_reshape_to(&make->build, ul_build_cast(&make->build, scale, type.dtype), &type);
 }
 
 ul_value_id ul_loss_scale_excess(struct ul_updates *updates, ul_value_id gradient)
 {
     struct ul_gradient *make = updates->make;
     make->build.name = UL_TRAINING_SCALE;
-    ul_value_id none = ul_gradient_binary(make, UL_OP_Sub, gradient, gradient);
-    ul_node_id node = ul_gradient_begin(make, UL_OP_ReduceSum, &none, 1, 1);
+    ul_value_id none = ul_build_binary(&make->build, UL_OP_Sub, gradient, gradient);
+    ul_node_id node = ul_build_node(&make->build, UL_OP_ReduceSum, &none, 1, 1);
     ul_node_set_int(make->graph, node, "keepdims", 0);
-    return ul_gradient_cast_to(make, ul_gradient_infer(make, node), UL_F32);
+    return ul_build_cast(&make->build, ul_build_infer(&make->build, node), UL_F32);
 }
 
 /* Where `which` says so, by its number, another value. */
@@ -79,7 +79,8 @@ static ul_value_id with_number(struct ul_gradient *make, ul_value_id numbers, ui
     const struct ul_type type = ul_type_make(UL_BOOL, 1, dims);
     for (uint32_t i = first; i < first + count; i++)
         chosen[i] = 1;
-    return ul_gradient_choose(make, ul_gradient_constant(make, &type, chosen), value, numbers);
+    return ul_build_choose(&make->build, ul_build_numbers(&make->build, &type, chosen), value,
+                           numbers);
 }
 
 /* 1 - beta^t of both means, t being the number of this step among those that are taken. */
@@ -92,21 +93,22 @@ static ul_value_id corrections(struct ul_updates *updates)
     double betas[UL_STEP_NUMBERS] = {0};
     betas[UL_STEP_BIAS1] = training->beta1;
     betas[UL_STEP_BIAS2] = training->beta2;
-    ul_value_id power = ul_gradient_binary(
-        make, UL_OP_Pow, ul_gradient_constant(make, &type, betas), updates->number);
-    return ul_gradient_binary(make, UL_OP_Sub, ul_gradient_number(make, power, 1), power);
+    ul_value_id power = ul_build_binary(
+        &make->build, UL_OP_Pow, ul_build_numbers(&make->build, &type, betas), updates->number);
+    return ul_build_binary(&make->build, UL_OP_Sub, ul_build_number_like(&make->build, power, 1),
+                           power);
 }
 
 /* Half of it; or, where the steps in a row are enough, twice as much, unless that were infinite. */
 static ul_value_id next_scale(struct ul_gradient *make, ul_value_id scale, ul_value_id finite,
                               ul_value_id grows)
 {
-    ul_value_id twice = ul_gradient_scale(make, scale, 2);
-    ul_value_id fits = ul_gradient_binary(make, UL_OP_Less, twice,
-                                          ul_gradient_number(make, scale, (double)INFINITY));
-    ul_value_id grown =
-        ul_gradient_choose(make, ul_gradient_binary(make, UL_OP_And, grows, fits), twice, scale);
-    return ul_gradient_choose(make, finite, grown, ul_gradient_scale(make, scale, 0.5));
+    ul_value_id twice = ul_build_scale(&make->build, scale, 2);
+    ul_value_id fits = ul_build_binary(&make->build, UL_OP_Less, twice,
+                                       ul_build_number_like(&make->build, scale, (double)INFINITY));
+    ul_value_id grown = ul_build_choose(
+        &make->build, ul_build_binary(&make->build, UL_OP_And, grows, fits), twice, scale);
+    return ul_build_choose(&make->build, finite, grown, ul_build_scale(&make->build, scale, 0.5));
 }
 
 static ul_value_id add_count(struct ul_updates *updates, const char *name)
@@ -118,8 +120,9 @@ static ul_value_id add_count(struct ul_updates *updates, const char *name)
 /* 0 is what is left of a finite number. */
 static ul_value_id is_finite(struct ul_gradient *make, ul_value_id value)
 {
-    ul_value_id none = ul_gradient_binary(make, UL_OP_Sub, value, value);
-    return ul_gradient_binary(make, UL_OP_Equal, none, ul_gradient_number(make, none, 0));
+    ul_value_id none = ul_build_binary(&make->build, UL_OP_Sub, value, value);
+    return ul_build_binary(&make->build, UL_OP_Equal, none,
+                           ul_build_number_like(&make->build, none, 0));
 }
 
 /* States that the model writes, which so far does so in every run. */
@@ -135,8 +138,8 @@ static void guard_states(struct ul_gradient *make, ul_value_id finite)
         graph->values[made].donor = UL_NONE;
         ul_value_id learns = finite;
         if (ul_dtype_get(graph->values[made].type.dtype)->is_float)
-            learns = ul_gradient_binary(make, UL_OP_And, finite, is_finite(make, made));
-        ul_value_id next = ul_gradient_choose(make, learns, made, state);
+            learns = ul_build_binary(&make->build, UL_OP_And, finite, is_finite(make, made));
+        ul_value_id next = ul_build_choose(&make->build, learns, made, state);
         graph->values[state].flags |= UL_VALUE_GUARDED;
         ul_edit_add_next(graph, next, state);
         ul_graph_only_root(graph)->outputs[i] = next; /* in its place among them */
@@ -154,23 +157,25 @@ void ul_loss_scale_finish(struct ul_updates *updates)
     ul_value_id steps = add_count(updates, UL_TRAINING_SCALE_STEPS);
     UL_ASSERT(updates->excess != UL_NONE && scale != UL_NONE);
     make->build.name = UL_TRAINING_SCALE;
-    ul_value_id finite = ul_gradient_binary(make, UL_OP_Equal, updates->excess,
-                                            ul_gradient_number(make, updates->excess, 0));
+    ul_value_id finite = ul_build_binary(&make->build, UL_OP_Equal, updates->excess,
+                                         ul_build_number_like(&make->build, updates->excess, 0));
     guard_states(make, finite);
     make->build.name = UL_TRAINING_SCALE;
-    ul_value_id one = ul_gradient_number(make, steps, 1), none = ul_gradient_number(make, steps, 0);
-    ul_value_id row = ul_gradient_binary(make, UL_OP_Add, tracker, one);
-    ul_value_id count = ul_gradient_binary(make, UL_OP_Add, steps, one);
-    ul_value_id interval = ul_gradient_number(make, steps, (double)training->growth_interval);
-    ul_value_id grows = ul_gradient_binary(make, UL_OP_Equal, row, interval);
-    ul_value_id stays =
-        ul_gradient_binary(make, UL_OP_And, finite, ul_gradient_unary(make, UL_OP_Not, grows));
-    ul_value_id skips = ul_gradient_unary(make, UL_OP_Not, finite);
-    updates->number = ul_gradient_cast_to(make, count, UL_F64);
+    ul_value_id one = ul_build_number_like(&make->build, steps, 1),
+                none = ul_build_number_like(&make->build, steps, 0);
+    ul_value_id row = ul_build_binary(&make->build, UL_OP_Add, tracker, one);
+    ul_value_id count = ul_build_binary(&make->build, UL_OP_Add, steps, one);
+    ul_value_id interval =
+        ul_build_number_like(&make->build, steps, (double)training->growth_interval);
+    ul_value_id grows = ul_build_binary(&make->build, UL_OP_Equal, row, interval);
+    ul_value_id stays = ul_build_binary(&make->build, UL_OP_And, finite,
+                                        ul_build_unary(&make->build, UL_OP_Not, grows));
+    ul_value_id skips = ul_build_unary(&make->build, UL_OP_Not, finite);
+    updates->number = ul_build_cast(&make->build, count, UL_F64);
     updates->step = with_number(make, updates->step, UL_STEP_BIAS1, 2, corrections(updates));
     updates->step = with_number(make, updates->step, UL_STEP_EVALUATES, 1,
-                                ul_gradient_cast_to(make, skips, UL_F64));
+                                ul_build_cast(&make->build, skips, UL_F64));
     ul_edit_add_next(graph, next_scale(make, scale, finite, grows), scale);
-    ul_edit_add_next(graph, ul_gradient_choose(make, stays, row, none), tracker);
-    ul_edit_add_next(graph, ul_gradient_choose(make, finite, count, steps), steps);
+    ul_edit_add_next(graph, ul_build_choose(&make->build, stays, row, none), tracker);
+    ul_edit_add_next(graph, ul_build_choose(&make->build, finite, count, steps), steps);
 }

@@ -119,7 +119,8 @@ static bool choose_tiles(struct tiles *t)
 static ul_node_id begin_product(struct tiles *t, ul_value_id rows, uint32_t tile, bool turns)
 {
     const ul_value_id inputs[2] = {rows, t->w[tile]};
-    ul_node_id node = ul_gradient_begin(t->make, turns ? UL_OP_Gemm : UL_OP_MatMul, inputs, 2, 1);
+    ul_node_id node =
+        ul_build_node(&t->make->build, turns ? UL_OP_Gemm : UL_OP_MatMul, inputs, 2, 1);
     if (turns)
         ul_node_set_int(t->make->graph, node, "transB", 1);
     return node;
@@ -131,14 +132,14 @@ static ul_value_id add_logits(struct tiles *t, uint32_t tile, bool is_again)
     ul_node_id node = begin_product(t, t->product.x, tile, t->is_turned);
     if (is_again)
         ul_node_set_int(t->make->graph, node, "ul_again", 1);
-    ul_value_id y = ul_gradient_infer(t->make, node);
-    return t->bias == NULL ? y : ul_gradient_binary(t->make, UL_OP_Add, y, t->bias[tile]);
+    ul_value_id y = ul_build_infer(&t->make->build, node);
+    return t->bias == NULL ? y : ul_build_binary(&t->make->build, UL_OP_Add, y, t->bias[tile]);
 }
 
 static ul_node_id begin_of_classes(struct tiles *t, enum ul_op op, const ul_value_id *inputs,
                                    uint32_t input_count, uint32_t output_count)
 {
-    ul_node_id node = ul_gradient_begin(t->make, op, inputs, input_count, output_count);
+    ul_node_id node = ul_build_node(&t->make->build, op, inputs, input_count, output_count);
     ul_node_set_int(t->make->graph, node, "ignore_index", t->loss->training->ignore_index);
     return node;
 }
@@ -154,7 +155,7 @@ static void add_statistics(struct tiles *t, uint32_t tile)
     const ul_value_id inputs[2] = {add_logits(t, tile, false), t->targets};
     ul_node_id node = begin_of_classes(t, UL_OP_ClassStatistics, inputs, 2, STATISTICS);
     set_tile(t, node, tile);
-    (void)ul_gradient_infer(t->make, node);
+    (void)ul_build_infer(&t->make->build, node);
     for (uint32_t i = 0; i < STATISTICS; i++)
         t->statistics[i][tile] = t->make->graph->nodes[node].outputs[i];
 }
@@ -168,10 +169,11 @@ static void add_loss(struct tiles *t)
     ul_value_id inputs[STATISTICS + 1];
     for (uint32_t i = 0; i < STATISTICS; i++)
         inputs[i] = ul_build_reshape(
-            &make->build, ul_gradient_concat(make, t->statistics[i], t->count, 0), 2, dims);
+            &make->build, ul_build_concat(&make->build, t->statistics[i], t->count, 0, NULL), 2,
+            dims);
     inputs[STATISTICS] = t->targets;
     ul_node_id node = begin_of_classes(t, UL_OP_ClassLoss, inputs, STATISTICS + 1, 3);
-    t->sum = ul_gradient_infer(make, node);
+    t->sum = ul_build_infer(&make->build, node);
     const ul_value_id *outputs = make->graph->nodes[node].outputs;
     t->correct = outputs[1];
     t->log_sums = outputs[2];
@@ -183,17 +185,19 @@ static void add_gradients(struct tiles *t, uint32_t tile)
     const ul_value_id inputs[4] = {add_logits(t, tile, true), t->targets, t->log_sums, t->scale};
     ul_node_id node = begin_of_classes(t, UL_OP_ClassGradient, inputs, 4, 1);
     set_tile(t, node, tile);
-    ul_value_id dy = ul_gradient_infer(make, node), x = t->product.x;
-    t->dw[tile] = t->is_turned
-                      ? ul_gradient_binary(make, UL_OP_MatMul, ul_gradient_swap(make, dy), x)
-                      : ul_gradient_binary(make, UL_OP_MatMul, ul_gradient_swap(make, x), dy);
+    ul_value_id dy = ul_build_infer(&make->build, node), x = t->product.x;
+    t->dw[tile] =
+        t->is_turned
+            ? ul_build_binary(&make->build, UL_OP_MatMul, ul_build_swap(&make->build, dy), x)
+            : ul_build_binary(&make->build, UL_OP_MatMul, ul_build_swap(&make->build, x), dy);
     if (t->bias != NULL) {
         const struct ul_type type = ul_gradient_type(make, t->bias[tile]);
-        t->dbias[tile] = ul_gradient_reshape(make, ul_gradient_sum(make, dy, 1), &type);
+        t->dbias[tile] =
+            ul_build_reshape_to(&make->build, ul_build_sum(&make->build, dy, 1), &type);
     }
-    ul_value_id dx = ul_gradient_infer(make, begin_product(t, dy, tile, !t->is_turned));
+    ul_value_id dx = ul_build_infer(&make->build, begin_product(t, dy, tile, !t->is_turned));
     make->graph->values[dx].flags |= UL_VALUE_WIDE;
-    t->dx = tile == 0 ? dx : ul_gradient_binary(make, UL_OP_Add, t->dx, dx);
+    t->dx = tile == 0 ? dx : ul_build_binary(&make->build, UL_OP_Add, t->dx, dx);
     make->graph->values[t->dx].flags |= UL_VALUE_WIDE;
 }
 
@@ -231,14 +235,14 @@ static void cut_weights(struct tiles *t)
 static ul_value_id add_result(struct tiles *t, ul_value_id value)
 {
     struct ul_gradient *make = t->make;
-    ul_value_id dw = ul_gradient_concat(make, t->dw, t->count, t->is_turned ? 0 : 1);
+    ul_value_id dw = ul_build_concat(&make->build, t->dw, t->count, t->is_turned ? 0 : 1, NULL);
     UL_ASSERT(ul_gradient_type(make, dw).dims[t->is_turned ? 0 : 1] == t->classes);
     if (t->is_turned)
-        dw = ul_gradient_swap(make, dw);
+        dw = ul_build_swap(&make->build, dw);
     ul_value_id inputs[7] = {value, t->product.x, t->dx, t->product.w, dw, t->product.bias};
     if (t->bias != NULL)
-        inputs[6] = ul_gradient_concat(make, t->dbias, t->count, 0);
-    return ul_gradient_node_of(make, UL_OP_WithGradients, inputs, t->bias == NULL ? 5 : 7);
+        inputs[6] = ul_build_concat(&make->build, t->dbias, t->count, 0, NULL);
+    return ul_build_value(&make->build, UL_OP_WithGradients, inputs, t->bias == NULL ? 5 : 7, NULL);
 }
 
 bool ul_loss_add_tiles(struct ul_loss_job *loss, ul_value_id logits, ul_value_id targets)
@@ -261,12 +265,12 @@ bool ul_loss_add_tiles(struct ul_loss_job *loss, ul_value_id logits, ul_value_id
     for (uint32_t tile = 0; tile < t.count; tile++)
         add_statistics(&t, tile);
     add_loss(&t);
-    make->flags = UL_VALUE_BACKWARD;
+    make->build.flags = UL_VALUE_BACKWARD;
     ul_value_id mean = ul_loss_begin_mean(loss, targets, UL_NONE, type.dtype, &t.scale);
     for (uint32_t tile = 0; tile < t.count; tile++)
         add_gradients(&t, tile);
-    loss->sum = add_result(&t, ul_gradient_binary(make, UL_OP_Mul, t.sum, mean));
-    make->flags = 0;
+    loss->sum = add_result(&t, ul_build_binary(&make->build, UL_OP_Mul, t.sum, mean));
+    make->build.flags = 0;
     loss->correct = t.correct;
     return true;
 }

@@ -30,8 +30,8 @@ struct modes {
 
 static void build_before(struct modes *modes, ul_node_id node)
 {
-    modes->make.build = ul_build_before(modes->graph, node);
-    modes->make.node = node;
+    ul_gradient_set_node(&modes->make, node);
+    ul_gradient_set_place(&modes->make, ul_build_before(modes->graph, node));
 }
 
 /* A running statistic is a state of its own: no other node may read it and see it change, or change
@@ -66,13 +66,14 @@ static enum ul_status add_running(struct modes *modes, ul_node_id node, uint32_t
     const struct ul_type type = graph->values[state].type;
     current = ul_build_reshape(&make->build, current, type.rank, type.dims);
     ul_value_id old = ul_update_pending(make, modes->pass->options->training, state, &pending);
-    ul_value_id kept = ul_gradient_scale(make, old, momentum);
-    ul_value_id moved = ul_gradient_scale(make, current, (1 - momentum) * correction);
-    ul_value_id next = ul_gradient_binary(make, UL_OP_Add, kept, moved);
+    ul_value_id kept = ul_build_scale(&make->build, old, momentum);
+    ul_value_id moved = ul_build_scale(&make->build, current, (1 - momentum) * correction);
+    ul_value_id next = ul_build_binary(&make->build, UL_OP_Add, kept, moved);
     if (pending != UL_NONE)
         ul_edit_add_next(graph, next, pending);
-    ul_edit_add_next(
-        graph, pending != UL_NONE ? ul_gradient_unary(make, UL_OP_Identity, next) : next, state);
+    ul_edit_add_next(graph,
+                     pending != UL_NONE ? ul_build_unary(&make->build, UL_OP_Identity, next) : next,
+                     state);
     return UL_OK;
 }
 
@@ -155,14 +156,14 @@ static enum ul_status rewrite(struct modes *modes, ul_node_id id)
     const ul_value_id given[4] = {old.inputs[0], old.inputs[3], old.inputs[4],
                                   ul_update_step(graph)};
     struct ul_gradient *make = &modes->make;
-    ul_node_id moments = ul_gradient_begin(make, UL_OP_Moments, given, 4, 2);
-    ul_value_id mean = ul_gradient_infer(make, moments);
+    ul_node_id moments = ul_build_node(&make->build, UL_OP_Moments, given, 4, 2);
+    ul_value_id mean = ul_build_infer(&make->build, moments);
     ul_value_id variance = graph->nodes[moments].outputs[1];
-    ul_value_id spread = ul_gradient_binary(
-        make, UL_OP_Add, variance, ul_build_number(graph, "epsilon", type.dtype, 0, epsilon));
-    spread = ul_gradient_unary(make, UL_OP_Sqrt, spread);
-    ul_value_id factor =
-        ul_gradient_binary(make, UL_OP_Div, along_channels(modes, old.inputs[1], &type), spread);
+    ul_value_id spread = ul_build_binary(&make->build, UL_OP_Add, variance,
+                                         ul_build_number(graph, "epsilon", type.dtype, 0, epsilon));
+    spread = ul_build_unary(&make->build, UL_OP_Sqrt, spread);
+    ul_value_id factor = ul_build_binary(&make->build, UL_OP_Div,
+                                         along_channels(modes, old.inputs[1], &type), spread);
     const ul_value_id inputs[4] = {old.inputs[0], mean, factor,
                                    along_channels(modes, old.inputs[2], &type)};
     UL_TRY(add_running(modes, id, 3, mean, momentum, 1));
@@ -194,8 +195,9 @@ static enum ul_status refuse(const struct modes *modes, ul_node_id node)
 static ul_value_id step_key(struct modes *modes, ul_node_id before)
 {
     if (modes->key == UL_NONE) {
-        build_before(modes, ul_graph_only_root(modes->graph)->nodes[0]);
-        modes->key = ul_gradient_unary(&modes->make, UL_OP_StepKey, ul_update_step(modes->graph));
+        build_before(modes, modes->graph->blocks[0].nodes[0]);
+        modes->key =
+            ul_build_unary(&modes->make.build, UL_OP_StepKey, ul_update_step(modes->graph));
     }
     build_before(modes, before);
     return modes->key;
@@ -264,12 +266,12 @@ static void rewrite_bernoulli(struct modes *modes, ul_node_id id)
     const struct ul_type type = graph->values[old.inputs[0]].type;
     enum ul_dtype to = graph->values[old.outputs[0]].type.dtype;
     const ul_value_id key = step_key(modes, id);
-    make->build.name = graph->values[old.outputs[0]].name; /* from which the seed follows */
-    ul_node_id draw = ul_gradient_begin(make, UL_OP_DrawUniform, &key, 1, 1);
+    make->build.name = graph->values[old.outputs[0]].name; /* which the seed follows from */
+    ul_node_id draw = ul_build_node(&make->build, UL_OP_DrawUniform, &key, 1, 1);
     ul_node_set_ints(graph, draw, "shape", type.dims, type.rank);
     ul_node_set_int(graph, draw, "dtype", (int64_t)type.dtype);
-    ul_value_id below =
-        ul_gradient_binary(make, UL_OP_Less, ul_gradient_infer(make, draw), old.inputs[0]);
+    ul_value_id below = ul_build_binary(&make->build, UL_OP_Less,
+                                        ul_build_infer(&make->build, draw), old.inputs[0]);
     ul_node_become(graph, id, UL_OP_Cast, &below, 1);
     ul_node_set_int(graph, id, "to", (int64_t)to);
 }

@@ -119,7 +119,7 @@ static void walk(struct ul_integers *integers, ul_block_id block)
         ul_node_id id = graph->blocks[block].nodes[at];
         for (uint32_t b = 0; b < graph->nodes[id].block_count; b++)
             walk(integers, graph->nodes[id].blocks[b]);
-        integers->build = (struct ul_build){graph, block, at, graph->nodes[id].name};
+        integers->build = ul_build_at(graph, block, at, graph->nodes[id].name);
         turn(integers, id);
         UL_ASSERT(integers->build.at >= at);
         at = integers->build.at;

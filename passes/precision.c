@@ -529,7 +529,7 @@ static ul_value_id add_copy(struct precision *precision, ul_block_id block, uint
     const struct ul_node *product = &graph->nodes[graph->blocks[block].nodes[at]];
     bool convolves = (ul_op_get(product->op)->flags & UL_OP_CONVOLVES) != 0;
     bool is_backward = ul_edit_is_backward(graph, product);
-    struct ul_build build = {graph, block, at, graph->values[value].name};
+    struct ul_build build = ul_build_at(graph, block, at, graph->values[value].name);
     UL_ASSERT(is_f32(precision, value) && graph->values[value].storage == UL_DTYPE_NONE);
     ul_value_id made = trains(precision) ? ul_build_value(&build, UL_OP_Cast, &value, 1,
                                                           &graph->values[value].type)

@@ -53,7 +53,7 @@ static void give_share(void *context, ul_value_id value, ul_value_id share)
     if (*sum == UL_NONE || add_onto(reverse, *sum, share))
         *sum = share;
     else
-        *sum = ul_gradient_binary(&reverse->rule, UL_OP_Add, *sum, share);
+        *sum = ul_build_binary(&reverse->rule.build, UL_OP_Add, *sum, share);
 }
 
 void ul_reverse_init(struct ul_reverse *reverse, struct ul_pass *pass, uint32_t flags)
@@ -66,7 +66,7 @@ void ul_reverse_init(struct ul_reverse *reverse, struct ul_pass *pass, uint32_t 
     reverse->rule = (struct ul_gradient){.graph = pass->graph,
                                          .scratch = pass->scratch,
                                          .diag = pass->diag,
-                                         .flags = flags,
+                                         .build = {.flags = flags},
                                          .traits = pass->traits,
                                          .context = reverse,
                                          .get = get_gradient,
@@ -181,7 +181,7 @@ enum ul_status ul_reverse_visit(struct ul_reverse *reverse, ul_node_id id)
                               get_gradient(reverse, node->outputs[i]) != UL_NONE);
     if (!arrives || !leaves(reverse, node))
         return UL_OK;
-    reverse->rule.node = id;
+    ul_gradient_set_node(&reverse->rule, id);
     reverse->visited_count = reverse->graph->node_count;
     reverse->rule.build.name =
         ul_arena_printf(reverse->graph->arena, "%s/%s", node->name, reverse->suffix);

@@ -44,7 +44,7 @@ static ul_node_id transpose(struct ul_build *build, ul_value_id value, uint32_t 
 bool ul_scan_axes_to_front(struct ul_graph *graph, ul_block_id block, uint32_t at, bool *changed)
 {
     ul_node_id id = graph->blocks[block].nodes[at];
-    struct ul_build build = {graph, block, at, graph->nodes[id].name};
+    struct ul_build build = ul_build_at(graph, block, at, graph->nodes[id].name);
     uint32_t scanned = (uint32_t)ul_node_get_int(&graph->nodes[id], "num_scan_inputs", 0);
     uint32_t first = graph->nodes[id].input_count - scanned;
     for (uint32_t i = 0; i < scanned; i++) {
@@ -77,7 +77,7 @@ bool ul_scan_axes_to_place(struct ul_graph *graph, ul_block_id block, uint32_t a
         if (axis == 0)
             continue;
         /* The Transpose makes the value that all know; the Scan gets the other. */
-        struct ul_build build = {graph, block, at + 1, graph->nodes[id].name};
+        struct ul_build build = ul_build_at(graph, block, at + 1, graph->nodes[id].name);
         ul_node_id moved = transpose(&build, output, rank, 0, axis);
         ul_value_id stacked = graph->nodes[moved].outputs[0];
         graph->values[stacked].type = graph->values[output].type;

@@ -168,15 +168,15 @@ static ul_value_id stack(struct ul_graph *graph, ul_block_id block, const ul_val
     static const int64_t first_axis[1] = {0};
     ul_value_id axes = ul_build_ints(graph, "axes", 1, first_axis);
     struct ul_build build = ul_build_last(graph, block, name);
-    ul_value_id stacked = ul_build_concat(&build, slices, rounds, 0, NULL);
-    ul_node_id concat = graph->values[stacked].producer;
+    ul_node_id concat = ul_build_node(&build, UL_OP_Concat, slices, rounds, 1);
+    ul_node_set_int(graph, concat, "axis", 0);
     build = ul_build_before(graph, concat);
     for (uint32_t r = 0; r < rounds; r++) {
         const ul_value_id inputs[2] = {slices[r], axes};
         ul_value_id slice = ul_build_value(&build, UL_OP_Unsqueeze, inputs, 2, NULL);
         graph->nodes[concat].inputs[r] = slice;
     }
-    return stacked;
+    return graph->nodes[concat].outputs[0];
 }
 
 ul_block_id ul_unroll_rounds(const struct ul_pass *pass, ul_node_id loop, ul_block_id saved)

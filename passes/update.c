@@ -47,7 +47,7 @@ ul_value_id ul_update_number(struct ul_gradient *make, uint32_t which)
     UL_ASSERT(which < UL_STEP_NUMBERS);
     const ul_value_id inputs[2] = {ul_update_step(make->graph),
                                    ul_build_number(make->graph, "", UL_I64, 0, which)};
-    return ul_gradient_node_of(make, UL_OP_Gather, inputs, 2);
+    return ul_build_value(&make->build, UL_OP_Gather, inputs, 2, NULL);
 }
 
 /* Gives the number of the run in its step. It is made once, before every sum, so that a product can
@@ -85,9 +85,9 @@ ul_value_id ul_update_accumulate(struct ul_gradient *make, const char *name, ul_
     make->build.name = name;
     ul_value_id state = ul_edit_add_state(graph, name, &type, UL_VALUE_GRADIENT, 0);
     const ul_value_id inputs[3] = {value, state, find_part(make)};
-    ul_value_id made = ul_gradient_node_of(make, UL_OP_Accumulate, inputs, 3);
+    ul_value_id made = ul_build_value(&make->build, UL_OP_Accumulate, inputs, 3, NULL);
     ul_edit_add_next(graph, made, state);
-    return ul_gradient_reshape(make, made, &wanted);
+    return ul_build_reshape_to(&make->build, made, &wanted);
 }
 
 ul_value_id ul_update_pending(struct ul_gradient *make, const struct ul_training *training,
@@ -101,9 +101,9 @@ ul_value_id ul_update_pending(struct ul_gradient *make, const struct ul_training
     const char *name = ul_arena_printf(graph->arena, "%s/pending", graph->values[state].name);
     *pending = ul_edit_add_state(graph, name, &type, UL_VALUE_GRADIENT, 0);
     ul_value_id part = ul_update_number(make, UL_STEP_PART);
-    ul_value_id first =
-        ul_gradient_binary(make, UL_OP_Equal, part, ul_gradient_number(make, part, 0));
-    return ul_gradient_choose(make, first, state, *pending);
+    ul_value_id first = ul_build_binary(&make->build, UL_OP_Equal, part,
+                                        ul_build_number_like(&make->build, part, 0));
+    return ul_build_choose(&make->build, first, state, *pending);
 }
 
 void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul_gradient *make)
@@ -115,7 +115,7 @@ void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass, struct ul
         .make = make,
         .step = ul_update_step(pass->graph),
         .number = UL_NONE,
-        .mean = scale == UL_NONE ? UL_NONE : ul_gradient_unary(make, UL_OP_Reciprocal, scale),
+        .mean = scale == UL_NONE ? UL_NONE : ul_build_unary(&make->build, UL_OP_Reciprocal, scale),
         .has_scale = scale != UL_NONE,
         .excess = UL_NONE,
         .key = UL_NONE,
@@ -250,10 +250,10 @@ ul_value_id ul_update_scale(struct ul_updates *updates, enum ul_dtype dtype)
     struct ul_gradient *make = updates->make;
     ul_value_id mean = updates->mean, factor = updates->factor;
     if (mean != UL_NONE && factor != UL_NONE)
-        return ul_gradient_binary(make, UL_OP_Mul, ul_gradient_cast_to(make, mean, dtype),
-                                  ul_gradient_cast_to(make, factor, dtype));
+        return ul_build_binary(&make->build, UL_OP_Mul, ul_build_cast(&make->build, mean, dtype),
+                               ul_build_cast(&make->build, factor, dtype));
     mean = mean != UL_NONE ? mean : factor;
-    return mean == UL_NONE ? UL_NONE : ul_gradient_cast_to(make, mean, dtype);
+    return mean == UL_NONE ? UL_NONE : ul_build_cast(&make->build, mean, dtype);
 }
 
 /* Whether it is a matrix or has more dimensions, and so is rounded by chance. */
@@ -271,7 +271,7 @@ static ul_value_id find_key(struct ul_updates *updates)
     const char *name = make->build.name;
     make->build.name = UL_TRAINING_STEP;
     if (updates->key == UL_NONE)
-        updates->key = ul_gradient_unary(make, UL_OP_StepKey, ul_update_step(make->graph));
+        updates->key = ul_build_unary(&make->build, UL_OP_StepKey, ul_update_step(make->graph));
     make->build.name = name;
     return updates->key;
 }
@@ -322,11 +322,11 @@ static ul_value_id add_up(struct ul_updates *updates, ul_value_id parameter, ul_
     ul_value_id sum = ul_update_accumulate(make, name, gradient);
     if (updates->has_mean)
         return sum;
-    ul_value_id mean = ul_gradient_unary(make, UL_OP_Reciprocal, training->loss_weight);
+    ul_value_id mean = ul_build_unary(&make->build, UL_OP_Reciprocal, training->loss_weight);
     enum ul_dtype dtype = graph->values[mean].type.dtype;
     if (updates->has_scale)
-        mean = ul_gradient_binary(make, UL_OP_Mul, mean,
-                                  ul_gradient_cast_to(make, updates->mean, dtype));
+        mean = ul_build_binary(&make->build, UL_OP_Mul, mean,
+                               ul_build_cast(&make->build, updates->mean, dtype));
     updates->mean = mean;
     updates->has_mean = true;
     return sum;
@@ -345,8 +345,8 @@ static ul_value_id mean_gradient(struct ul_updates *updates, ul_value_id gradien
     enum ul_dtype dtype = updates->make->graph->values[gradient].type.dtype;
     if (updates->mean == UL_NONE)
         return gradient;
-    return ul_gradient_binary(updates->make, UL_OP_Mul, gradient,
-                              ul_gradient_cast_to(updates->make, updates->mean, dtype));
+    return ul_build_binary(&updates->make->build, UL_OP_Mul, gradient,
+                           ul_build_cast(&updates->make->build, updates->mean, dtype));
 }
 
 /* The sum of numbers of one element each, in the type of the first one. On a device each term of a
@@ -364,19 +364,19 @@ static ul_value_id sum_numbers(struct ul_updates *updates, const ul_value_id *nu
     for (uint32_t i = 0; i < count; i++) {
         terms[i] = make->graph->values[numbers[i]].type.dtype == dtype
                        ? numbers[i]
-                       : ul_gradient_cast_to(make, numbers[i], dtype);
+                       : ul_build_cast(&make->build, numbers[i], dtype);
         if (!is_chain)
-            terms[i] = ul_gradient_reshape(make, terms[i], &type);
+            terms[i] = ul_build_reshape_to(&make->build, terms[i], &type);
     }
     if (!is_chain) {
-        ul_value_id all = ul_gradient_concat(make, terms, count, 0);
-        ul_node_id node = ul_gradient_begin(make, UL_OP_ReduceSum, &all, 1, 1);
+        ul_value_id all = ul_build_concat(&make->build, terms, count, 0, NULL);
+        ul_node_id node = ul_build_node(&make->build, UL_OP_ReduceSum, &all, 1, 1);
         ul_node_set_int(make->graph, node, "keepdims", 0);
-        return ul_gradient_infer(make, node);
+        return ul_build_infer(&make->build, node);
     }
     ul_value_id sum = terms[0];
     for (uint32_t i = 1; i < count; i++)
-        sum = ul_gradient_binary(make, UL_OP_Add, sum, terms[i]);
+        sum = ul_build_binary(&make->build, UL_OP_Add, sum, terms[i]);
     return sum;
 }
 
@@ -390,9 +390,9 @@ static void add_squares(struct ul_updates *updates)
     make->build.name = "clip-norm";
     for (uint32_t i = 0; i < updates->count; i++) {
         ul_value_id gradient = mean_gradient(updates, updates->queue[i].gradient);
-        ul_node_id node = ul_gradient_begin(make, UL_OP_ReduceSumSquare, &gradient, 1, 1);
+        ul_node_id node = ul_build_node(&make->build, UL_OP_ReduceSumSquare, &gradient, 1, 1);
         ul_node_set_int(make->graph, node, "keepdims", 0);
-        squares[count++] = ul_gradient_infer(make, node);
+        squares[count++] = ul_build_infer(&make->build, node);
     }
     if (count > 0)
         updates->squares = sum_numbers(updates, squares, count);
@@ -415,12 +415,13 @@ static void add_factor(struct ul_updates *updates)
     double limit = updates->pass->options->training->clip_norm;
     UL_ASSERT(updates->squares != UL_NONE && updates->factor == UL_NONE && limit > 0);
     make->build.name = "clip-norm";
-    ul_value_id norm = ul_gradient_unary(make, UL_OP_Sqrt, updates->squares);
-    norm = ul_gradient_binary(make, UL_OP_Add, norm, ul_gradient_number(make, norm, 1e-6));
-    ul_value_id factor =
-        ul_gradient_binary(make, UL_OP_Div, ul_gradient_number(make, norm, limit), norm);
-    updates->factor =
-        ul_gradient_binary(make, UL_OP_Min, factor, ul_gradient_number(make, factor, 1));
+    ul_value_id norm = ul_build_unary(&make->build, UL_OP_Sqrt, updates->squares);
+    norm = ul_build_binary(&make->build, UL_OP_Add, norm,
+                           ul_build_number_like(&make->build, norm, 1e-6));
+    ul_value_id factor = ul_build_binary(&make->build, UL_OP_Div,
+                                         ul_build_number_like(&make->build, norm, limit), norm);
+    updates->factor = ul_build_binary(&make->build, UL_OP_Min, factor,
+                                      ul_build_number_like(&make->build, factor, 1));
 }
 
 bool ul_update_runs_twice(const struct ul_training *training)
@@ -459,11 +460,12 @@ ul_value_id ul_update_begin_again(struct ul_updates *updates, ul_value_id loss)
     if (updates->squares == UL_NONE)
         return UL_NONE;
     add_factor(updates);
-    ul_value_id factor = ul_gradient_cast_to(make, updates->factor, type.dtype);
+    ul_value_id factor = ul_build_cast(&make->build, updates->factor, type.dtype);
     make->build.name = "clip-norm";
-    ul_value_id zero = ul_gradient_binary(
-        make, UL_OP_Mul, factor, ul_build_number(make->graph, "", type.dtype, type.rank, 0));
-    return ul_gradient_binary(make, UL_OP_Add, zero, ul_gradient_number(make, zero, 1));
+    ul_value_id zero = ul_build_binary(&make->build, UL_OP_Mul, factor,
+                                       ul_build_number(make->graph, "", type.dtype, type.rank, 0));
+    return ul_build_binary(&make->build, UL_OP_Add, zero,
+                           ul_build_number_like(&make->build, zero, 1));
 }
 
 void ul_update_finish(struct ul_updates *updates)

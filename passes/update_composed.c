@@ -37,24 +37,26 @@ struct composed {
 
 static ul_value_id times(struct composed *c, ul_value_id a, double factor)
 {
-    return ul_gradient_binary(c->make, UL_OP_Mul, a, ul_gradient_number(c->make, a, factor));
+    return ul_build_binary(&c->make->build, UL_OP_Mul, a,
+                           ul_build_number_like(&c->make->build, a, factor));
 }
 
 static ul_value_id at_least(struct composed *c, ul_value_id a, double bound)
 {
-    return ul_gradient_binary(c->make, UL_OP_Max, a, ul_gradient_number(c->make, a, bound));
+    return ul_build_binary(&c->make->build, UL_OP_Max, a,
+                           ul_build_number_like(&c->make->build, a, bound));
 }
 
 static ul_value_id root(struct composed *c, ul_value_id a)
 {
-    return ul_gradient_unary(c->make, UL_OP_Sqrt, a);
+    return ul_build_unary(&c->make->build, UL_OP_Sqrt, a);
 }
 
 static ul_value_id step_number(struct composed *c, uint32_t which)
 {
     const ul_value_id inputs[2] = {c->updates->step,
                                    ul_build_number(c->make->graph, "", UL_I64, 0, which)};
-    return ul_gradient_node_of(c->make, UL_OP_Gather, inputs, 2);
+    return ul_build_value(&c->make->build, UL_OP_Gather, inputs, 2, NULL);
 }
 
 /* Makes `made` overwrite a parameter or state, which keeps its value where nothing is learned from
@@ -63,9 +65,9 @@ static void set_next(struct composed *c, ul_value_id made, ul_value_id state)
 {
     if (c->updates->has_scale) {
         ul_value_id skips = step_number(c, UL_STEP_EVALUATES);
-        ul_value_id learns =
-            ul_gradient_binary(c->make, UL_OP_Equal, skips, ul_gradient_number(c->make, skips, 0));
-        made = ul_gradient_choose(c->make, learns, made, state);
+        ul_value_id learns = ul_build_binary(&c->make->build, UL_OP_Equal, skips,
+                                             ul_build_number_like(&c->make->build, skips, 0));
+        made = ul_build_choose(&c->make->build, learns, made, state);
     }
     ul_edit_add_next(c->make->graph, made, state);
 }
@@ -73,15 +75,15 @@ static void set_next(struct composed *c, ul_value_id made, ul_value_id state)
 /* A number of f64 in the parameter's type. */
 static ul_value_id as_parameter(struct composed *c, ul_value_id number)
 {
-    return ul_gradient_cast_to(c->make, number, c->type.dtype);
+    return ul_build_cast(&c->make->build, number, c->type.dtype);
 }
 
 /* a + (b - a) * weight */
 static ul_value_id mix(struct composed *c, ul_value_id a, ul_value_id b, ul_value_id weight)
 {
-    ul_value_id way = ul_gradient_binary(c->make, UL_OP_Sub, b, a);
-    return ul_gradient_binary(c->make, UL_OP_Add, a,
-                              ul_gradient_binary(c->make, UL_OP_Mul, way, weight));
+    ul_value_id way = ul_build_binary(&c->make->build, UL_OP_Sub, b, a);
+    return ul_build_binary(&c->make->build, UL_OP_Add, a,
+                           ul_build_binary(&c->make->build, UL_OP_Mul, way, weight));
 }
 
 /* Reduces over the dimensions of `mask`, which stay with size 1; over all dimensions, to a number
@@ -98,10 +100,10 @@ static ul_value_id reduce(struct composed *c, enum ul_op op, ul_value_id a, uint
     UL_ASSERT(mask >> type.rank == 0);
     bool is_whole = count == type.rank;
     if (!is_whole)
-        inputs[1] = ul_gradient_ints(c->make, count, axes);
-    ul_node_id node = ul_gradient_begin(c->make, op, inputs, is_whole ? 1 : 2, 1);
+        inputs[1] = ul_build_ints(c->make->graph, "", count, axes);
+    ul_node_id node = ul_build_node(&c->make->build, op, inputs, is_whole ? 1 : 2, 1);
     ul_node_set_int(c->make->graph, node, "keepdims", !is_whole);
-    return ul_gradient_infer(c->make, node);
+    return ul_build_infer(&c->make->build, node);
 }
 
 static uint32_t all_dims(const struct ul_type *type)
@@ -147,10 +149,10 @@ static struct composed begin(struct ul_updates *updates, ul_value_id parameter,
     double bound = c.training->clip_value;
     UL_ASSERT(gradient != UL_NONE && ul_dtype_get(c.type.dtype)->is_float);
     if (scale != UL_NONE)
-        gradient = ul_gradient_binary(make, UL_OP_Mul, gradient, scale);
+        gradient = ul_build_binary(&make->build, UL_OP_Mul, gradient, scale);
     if (bound > 0) {
-        ul_value_id high = ul_gradient_number(make, gradient, bound);
-        gradient = at_least(&c, ul_gradient_binary(make, UL_OP_Min, gradient, high), -bound);
+        ul_value_id high = ul_build_number_like(&make->build, gradient, bound);
+        gradient = at_least(&c, ul_build_binary(&make->build, UL_OP_Min, gradient, high), -bound);
     }
     c.gradient = gradient;
     return c;
@@ -162,12 +164,12 @@ static void descend(struct composed *c, ul_value_id direction, ul_value_id step)
     ul_value_id old = c->parameter, rate = step_number(c, UL_STEP_RATE);
     double decay = ul_update_decay(c->updates, c->parameter);
     if (decay > 0) {
-        ul_value_id one = ul_gradient_number(c->make, rate, 1);
-        ul_value_id left = ul_gradient_binary(c->make, UL_OP_Sub, one, times(c, rate, decay));
-        old = ul_gradient_binary(c->make, UL_OP_Mul, old, as_parameter(c, left));
+        ul_value_id one = ul_build_number_like(&c->make->build, rate, 1);
+        ul_value_id left = ul_build_binary(&c->make->build, UL_OP_Sub, one, times(c, rate, decay));
+        old = ul_build_binary(&c->make->build, UL_OP_Mul, old, as_parameter(c, left));
     }
     const ul_value_id inputs[3] = {old, direction, as_parameter(c, step)};
-    set_next(c, ul_gradient_node_of(c->make, UL_OP_Descend, inputs, 3), c->parameter);
+    set_next(c, ul_build_value(&c->make->build, UL_OP_Descend, inputs, 3, NULL), c->parameter);
 }
 
 /* ---- Adafactor ---- */
@@ -177,11 +179,12 @@ static ul_value_id update_number(struct composed *c)
 {
     if (c->updates->number != UL_NONE)
         return c->updates->number;
-    ul_value_id runs = ul_gradient_binary(c->make, UL_OP_Sub, step_number(c, UL_STEP_COUNT),
-                                          step_number(c, UL_STEP_PART));
-    ul_value_id parts = ul_gradient_number(c->make, runs, c->training->micro_batches);
-    ul_value_id steps = ul_gradient_binary(c->make, UL_OP_Div, runs, parts);
-    return ul_gradient_binary(c->make, UL_OP_Add, steps, ul_gradient_number(c->make, steps, 1));
+    ul_value_id runs = ul_build_binary(&c->make->build, UL_OP_Sub, step_number(c, UL_STEP_COUNT),
+                                       step_number(c, UL_STEP_PART));
+    ul_value_id parts = ul_build_number_like(&c->make->build, runs, c->training->micro_batches);
+    ul_value_id steps = ul_build_binary(&c->make->build, UL_OP_Div, runs, parts);
+    return ul_build_binary(&c->make->build, UL_OP_Add, steps,
+                           ul_build_number_like(&c->make->build, steps, 1));
 }
 
 /* The least number to divide by: that of the type, where nobody said one. */
@@ -198,7 +201,7 @@ static ul_value_id second_moment(struct composed *c, ul_value_id weight)
     uint32_t rank = c->type.rank;
     if (rank < 2) {
         ul_value_id state = add_state(c, "variance", 0);
-        ul_value_id square = ul_gradient_binary(c->make, UL_OP_Mul, c->gradient, c->gradient);
+        ul_value_id square = ul_build_binary(&c->make->build, UL_OP_Mul, c->gradient, c->gradient);
         ul_value_id next = mix(c, state, square, weight);
         set_next(c, next, state);
         return next;
@@ -212,15 +215,15 @@ static ul_value_id second_moment(struct composed *c, ul_value_id weight)
     set_next(c, next_column, column);
     ul_value_id mean = reduce(c, UL_OP_ReduceMean, next_row, along_column);
     ul_value_id part =
-        ul_gradient_binary(c->make, UL_OP_Div, next_row, at_least(c, mean, epsilon(c)));
-    return ul_gradient_binary(c->make, UL_OP_Mul, part, next_column);
+        ul_build_binary(&c->make->build, UL_OP_Div, next_row, at_least(c, mean, epsilon(c)));
+    return ul_build_binary(&c->make->build, UL_OP_Mul, part, next_column);
 }
 
 /* The root of the mean square, f64. */
 static ul_value_id find_norm(struct composed *c, ul_value_id a)
 {
     ul_value_id sum = reduce(c, UL_OP_ReduceSumSquare, a, all_dims(&c->type));
-    ul_value_id norm = root(c, ul_gradient_cast_to(c->make, sum, UL_F64));
+    ul_value_id norm = root(c, ul_build_cast(&c->make->build, sum, UL_F64));
     return times(c, norm, 1 / sqrt(count_of(&c->type, all_dims(&c->type))));
 }
 
@@ -230,18 +233,21 @@ void ul_update_adafactor(struct ul_updates *updates, ul_value_id parameter, ul_v
     const struct ul_training *training = c.training;
     UL_ASSERT(training->clip_update > 0 && training->beta2_decay >= 0);
     ul_value_id number = update_number(&c);
-    ul_value_id weight = ul_gradient_binary(
-        c.make, UL_OP_Pow, number, ul_gradient_number(c.make, number, -training->beta2_decay));
+    ul_value_id weight =
+        ul_build_binary(&c.make->build, UL_OP_Pow, number,
+                        ul_build_number_like(&c.make->build, number, -training->beta2_decay));
     ul_value_id moment = second_moment(&c, as_parameter(&c, weight));
     moment = at_least(&c, moment, epsilon(&c) * epsilon(&c));
-    ul_value_id direction = ul_gradient_binary(c.make, UL_OP_Div, c.gradient, root(&c, moment));
-    ul_value_id slower = ul_gradient_unary(c.make, UL_OP_Reciprocal, root(&c, number));
-    ul_value_id rate = ul_gradient_binary(c.make, UL_OP_Min, step_number(&c, UL_STEP_RATE), slower);
+    ul_value_id direction =
+        ul_build_binary(&c.make->build, UL_OP_Div, c.gradient, root(&c, moment));
+    ul_value_id slower = ul_build_unary(&c.make->build, UL_OP_Reciprocal, root(&c, number));
+    ul_value_id rate =
+        ul_build_binary(&c.make->build, UL_OP_Min, step_number(&c, UL_STEP_RATE), slower);
     ul_value_id size = at_least(&c, find_norm(&c, parameter), training->eps2);
     ul_value_id excess =
         at_least(&c, times(&c, find_norm(&c, direction), 1 / training->clip_update), 1);
-    ul_value_id step = ul_gradient_binary(c.make, UL_OP_Mul, size, rate);
-    descend(&c, direction, ul_gradient_binary(c.make, UL_OP_Div, step, excess));
+    ul_value_id step = ul_build_binary(&c.make->build, UL_OP_Mul, size, rate);
+    descend(&c, direction, ul_build_binary(&c.make->build, UL_OP_Div, step, excess));
 }
 
 /* ---- Adam-mini ---- */
@@ -326,19 +332,20 @@ void ul_update_adam_mini(struct ul_updates *updates, ul_value_id parameter, ul_v
     uint32_t block = find_block(&c);
     ul_value_id mean = add_state(&c, "m", 0), square = add_state(&c, "vmean", block);
     ul_value_id next_mean =
-        mix(&c, mean, c.gradient, ul_gradient_number(c.make, mean, 1 - training->beta1));
+        mix(&c, mean, c.gradient, ul_build_number_like(&c.make->build, mean, 1 - training->beta1));
     ul_value_id next_square =
-        ul_gradient_binary(c.make, UL_OP_Add, times(&c, square, training->beta2),
-                           times(&c, mean_square(&c, block), 1 - training->beta2));
+        ul_build_binary(&c.make->build, UL_OP_Add, times(&c, square, training->beta2),
+                        times(&c, mean_square(&c, block), 1 - training->beta2));
     set_next(&c, next_mean, mean);
     set_next(&c, next_square, square);
     ul_value_id bias = as_parameter(&c, step_number(&c, UL_STEP_BIAS1));
     ul_value_id spread =
-        ul_gradient_binary(c.make, UL_OP_Div, root(&c, next_square),
-                           as_parameter(&c, root(&c, step_number(&c, UL_STEP_BIAS2))));
-    spread = ul_gradient_binary(c.make, UL_OP_Add, spread,
-                                ul_gradient_number(c.make, spread, training->eps));
-    ul_value_id direction = ul_gradient_binary(
-        c.make, UL_OP_Div, ul_gradient_binary(c.make, UL_OP_Div, next_mean, bias), spread);
+        ul_build_binary(&c.make->build, UL_OP_Div, root(&c, next_square),
+                        as_parameter(&c, root(&c, step_number(&c, UL_STEP_BIAS2))));
+    spread = ul_build_binary(&c.make->build, UL_OP_Add, spread,
+                             ul_build_number_like(&c.make->build, spread, training->eps));
+    ul_value_id direction =
+        ul_build_binary(&c.make->build, UL_OP_Div,
+                        ul_build_binary(&c.make->build, UL_OP_Div, next_mean, bias), spread);
     descend(&c, direction, step_number(&c, UL_STEP_RATE));
 }

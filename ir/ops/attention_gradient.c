@@ -70,9 +70,9 @@ static bool has_statistics(const struct ul_gradient *gradient, const struct ul_a
     const struct ul_node *node = ul_gradient_node(gradient);
     int64_t max = gradient->traits->gradient_size;
     bool is_saved = node->op == UL_OP_FusedAttention && node->output_count > UL_ATTENTION_NORMS;
-    return (gradient->flags & UL_VALUE_BACKWARD) != 0 && a->size <= max && a->value_size <= max &&
-           a->size > 0 && a->value_size > 0 && a->queries > 0 && a->keys > 0 &&
-           ul_gradient_type(gradient, node->inputs[0]).dtype != UL_F64 &&
+    return (gradient->build.flags & UL_VALUE_BACKWARD) != 0 && a->size <= max &&
+           a->value_size <= max && a->size > 0 && a->value_size > 0 && a->queries > 0 &&
+           a->keys > 0 && ul_gradient_type(gradient, node->inputs[0]).dtype != UL_F64 &&
            (node->output_count == 1 || is_saved) && is_kept(gradient, node->outputs[0]);
 }
 
@@ -101,17 +101,18 @@ static ul_value_id sum_results(struct ul_gradient *gradient, const struct ul_att
     if (a->is_flat) {
         const int64_t dims[] = {a->batch, a->queries, a->heads, a->value_size};
         type = ul_type_make(type.dtype, 4, dims);
-        y = ul_gradient_reshape(gradient, y, &type);
-        g = ul_gradient_reshape(gradient, g, &type);
+        y = ul_build_reshape_to(&gradient->build, y, &type);
+        g = ul_build_reshape_to(&gradient->build, g, &type);
     } else {
         for (uint32_t d = 0; d < 4; d++)
             element = a->order[d] == 3 ? d : element;
     }
     if (type.dtype != UL_F32) {
-        y = ul_gradient_cast_to(gradient, y, UL_F32);
-        g = ul_gradient_cast_to(gradient, g, UL_F32);
+        y = ul_build_cast(&gradient->build, y, UL_F32);
+        g = ul_build_cast(&gradient->build, g, UL_F32);
     }
-    return ul_gradient_sum(gradient, ul_gradient_binary(gradient, UL_OP_Mul, g, y), 1u << element);
+    return ul_build_sum(&gradient->build, ul_build_binary(&gradient->build, UL_OP_Mul, g, y),
+                        1u << element);
 }
 
 enum ul_status ul_gradient_attention(struct ul_gradient *gradient)
@@ -151,7 +152,7 @@ enum ul_status ul_gradient_attention(struct ul_gradient *gradient)
         const struct ul_node old = *ul_gradient_node(gradient);
         ul_op_copy_seed(gradient->graph, node, &old);
     }
-    (void)ul_gradient_infer(gradient, node);
+    (void)ul_build_infer(&gradient->build, node);
     const ul_value_id *made = gradient->graph->nodes[node].outputs;
     for (uint32_t i = 0; i < 3; i++)
         if (ul_gradient_wanted(gradient, i))
@@ -170,8 +171,8 @@ enum ul_status ul_gradient_rotary(struct ul_gradient *gradient)
     for (uint32_t i = 1; i < count; i++)
         inputs[i] = ul_gradient_input(gradient, i);
     inputs[0] = ul_gradient_of(gradient, 0);
-    inputs[2] = ul_gradient_unary(gradient, UL_OP_Neg, inputs[2]);
+    inputs[2] = ul_build_unary(&gradient->build, UL_OP_Neg, inputs[2]);
     ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_RotaryEmbedding, inputs, count, 1);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;
 }

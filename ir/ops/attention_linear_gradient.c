@@ -412,7 +412,7 @@ enum ul_status ul_gradient_linear_attention(struct ul_gradient *gradient)
     ul_node_id made = ul_gradient_begin_like(gradient, UL_OP_LinearAttentionGradient, inputs,
                                              UL_LINEAR_GRADIENT_INPUTS,
                                              out_beta(&linear) + (linear.is_delta ? 1 : 0));
-    (void)ul_gradient_infer(gradient, made);
+    (void)ul_build_infer(&gradient->build, made);
     const ul_value_id *outputs = gradient->graph->nodes[made].outputs;
     for (uint32_t i = UL_LINEAR_QUERY; i <= UL_LINEAR_PAST; i++)
         if (ul_gradient_wanted(gradient, i))
@@ -422,7 +422,7 @@ enum ul_status ul_gradient_linear_attention(struct ul_gradient *gradient)
     if (linear.is_delta && ul_gradient_wanted(gradient, UL_LINEAR_BETA)) {
         ul_value_id beta = outputs[out_beta(&linear)];
         if (linear.shares_beta)
-            beta = ul_gradient_sum(gradient, beta, 1u << 2);
+            beta = ul_build_sum(&gradient->build, beta, 1u << 2);
         ul_gradient_give(gradient, UL_LINEAR_BETA, beta);
     }
     return UL_OK;

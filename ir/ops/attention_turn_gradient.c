@@ -13,7 +13,7 @@ static ul_value_id by_pairs(struct ul_gradient *gradient, ul_value_id value, boo
         split.dims[0] *= type.dims[d];
     split.dims[1] = is_interleaved ? pairs : 2;
     split.dims[2] = is_interleaved ? 2 : pairs;
-    return ul_gradient_reshape(gradient, value, &split);
+    return ul_build_reshape_to(&gradient->build, value, &split);
 }
 
 /* Exchanges the two elements of each pair; a factor that has one element for both stays as it
@@ -26,9 +26,10 @@ static ul_value_id swap_pairs(struct ul_gradient *gradient, ul_value_id factor, 
     if (type.rank == 0 || type.dims[type.rank - 1] != size)
         return factor;
     ul_value_id split = by_pairs(gradient, factor, is_interleaved);
-    const ul_value_id sides[2] = {ul_gradient_slice(gradient, split, axis, 1, 2),
-                                  ul_gradient_slice(gradient, split, axis, 0, 1)};
-    return ul_gradient_reshape(gradient, ul_gradient_concat(gradient, sides, 2, axis), &type);
+    const ul_value_id sides[2] = {ul_build_slice(&gradient->build, split, axis, 1, 2),
+                                  ul_build_slice(&gradient->build, split, axis, 0, 1)};
+    return ul_build_reshape_to(&gradient->build,
+                               ul_build_concat(&gradient->build, sides, 2, axis, NULL), &type);
 }
 
 /* Gives cos or sin its gradient: where a factor has one element for each pair, it takes the sum of
@@ -41,8 +42,8 @@ static void give_factor(struct ul_gradient *gradient, uint32_t input, ul_value_i
     if (ul_turn_is_paired(&factor, &type)) {
         ul_value_id split = by_pairs(gradient, share, is_interleaved);
         type.dims[type.rank - 1] /= 2;
-        split = ul_gradient_sum(gradient, split, is_interleaved ? 1u << 2 : 1u << 1);
-        share = ul_gradient_reshape(gradient, split, &type);
+        split = ul_build_sum(&gradient->build, split, is_interleaved ? 1u << 2 : 1u << 1);
+        share = ul_build_reshape_to(&gradient->build, split, &type);
     }
     ul_gradient_give_broadcast(gradient, input, share);
 }
@@ -62,18 +63,20 @@ enum ul_status ul_gradient_turn(struct ul_gradient *gradient)
     bool is_interleaved = ul_node_get_int(ul_gradient_node(gradient), "interleaved", 0) != 0;
     if (ul_gradient_wanted(gradient, 0)) {
         ul_value_id back = swap_pairs(gradient, sine, type.dims[type.rank - 1], is_interleaved);
-        const ul_value_id inputs[3] = {g, cosine, ul_gradient_unary(gradient, UL_OP_Neg, back)};
+        const ul_value_id inputs[3] = {g, cosine,
+                                       ul_build_unary(&gradient->build, UL_OP_Neg, back)};
         ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_FusedRotary, inputs, 3, 1);
-        ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+        ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     }
     if (ul_gradient_wanted(gradient, 1))
-        give_factor(gradient, 1, ul_gradient_binary(gradient, UL_OP_Mul, g, x), is_interleaved);
+        give_factor(gradient, 1, ul_build_binary(&gradient->build, UL_OP_Mul, g, x),
+                    is_interleaved);
     if (ul_gradient_wanted(gradient, 2)) {
-        const ul_value_id inputs[3] = {x, ul_gradient_number(gradient, x, 0),
-                                       ul_gradient_number(gradient, x, 1)};
+        const ul_value_id inputs[3] = {x, ul_build_number_like(&gradient->build, x, 0),
+                                       ul_build_number_like(&gradient->build, x, 1)};
         ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_FusedRotary, inputs, 3, 1);
-        ul_value_id turned = ul_gradient_infer(gradient, node);
-        give_factor(gradient, 2, ul_gradient_binary(gradient, UL_OP_Mul, g, turned),
+        ul_value_id turned = ul_build_infer(&gradient->build, node);
+        give_factor(gradient, 2, ul_build_binary(&gradient->build, UL_OP_Mul, g, turned),
                     is_interleaved);
     }
     return UL_OK;

@@ -175,11 +175,11 @@ static ul_value_id take_blocks(struct ul_gradient *gradient, ul_value_id g, uint
     int64_t *places = UL_NEW_ARRAY(gradient->scratch, int64_t, (uint64_t)count + 1);
     for (int64_t i = 0; i < count; i++)
         places[i] = i / axis->count * axis->dilation + i % axis->count * axis->stride;
-    ul_value_id list = ul_gradient_ints(gradient, (uint32_t)count, places);
-    const ul_value_id inputs[2] = {g, ul_gradient_reshape(gradient, list, &shape)};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Gather, inputs, 2, 1);
+    ul_value_id list = ul_build_ints(gradient->graph, "", (uint32_t)count, places);
+    const ul_value_id inputs[2] = {g, ul_build_reshape_to(&gradient->build, list, &shape)};
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_Gather, inputs, 2, 1);
     ul_node_set_int(gradient->graph, node, "axis", at);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 /* Each element of a block reads the pixel that it was added to, if there is one. */
@@ -204,10 +204,10 @@ enum ul_status ul_gradient_col2im(struct ul_gradient *gradient)
         perm[2 + d] = 2 + 2 * d;
         perm[2 + rank + d] = 3 + 2 * d;
     }
-    ul_value_id g = ul_gradient_pad(gradient, ul_gradient_of(gradient, 0), begin, end);
+    ul_value_id g = ul_build_pad(&gradient->build, ul_gradient_of(gradient, 0), begin, end);
     for (uint32_t d = 0; d < rank; d++)
         g = take_blocks(gradient, g, 2 + 2 * d, &axes[d]);
-    g = ul_gradient_transpose_of(gradient, g, perm);
-    ul_gradient_give(gradient, 0, ul_gradient_reshape(gradient, g, &type));
+    g = ul_build_transpose(&gradient->build, g, perm);
+    ul_gradient_give(gradient, 0, ul_build_reshape_to(&gradient->build, g, &type));
     return UL_OK;
 }

@@ -25,18 +25,18 @@ static ul_value_id shape(const struct deform *d, ul_value_id value, uint32_t ran
                          const int64_t *dims)
 {
     const struct ul_type type = ul_type_make(d->dtype, rank, dims);
-    return ul_gradient_reshape(d->gradient, value, &type);
+    return ul_build_reshape_to(&d->gradient->build, value, &type);
 }
 
 /* Exchanges height and width along the last dimension. */
 static ul_value_id exchange(const struct deform *d, ul_value_id value)
 {
     static const int64_t places[2] = {1, 0};
-    const ul_value_id inputs[2] = {value, ul_gradient_ints(d->gradient, 2, places)};
-    ul_node_id node = ul_gradient_begin(d->gradient, UL_OP_Gather, inputs, 2, 1);
+    const ul_value_id inputs[2] = {value, ul_build_ints(d->gradient->graph, "", 2, places)};
+    ul_node_id node = ul_build_node(&d->gradient->build, UL_OP_Gather, inputs, 2, 1);
     ul_node_set_int(d->gradient->graph, node, "axis",
                     ul_gradient_type(d->gradient, value).rank - 1);
-    return ul_gradient_infer(d->gradient, node);
+    return ul_build_infer(&d->gradient->build, node);
 }
 
 /* The coordinates, in [-1, 1], of all places without their offsets: [taps, rows, columns, (x,
@@ -57,7 +57,7 @@ static ul_value_id still_places(const struct deform *d)
                 numbers[at++] = (double)(2 * place + 1) / (double)c->in[s] - 1;
             }
         }
-    return ul_gradient_constant(d->gradient, &type, numbers);
+    return ul_build_numbers(&d->gradient->build, &type, numbers);
 }
 
 /* Forms GridSample's inputs, and what it gives. */
@@ -75,14 +75,14 @@ static void form_samples(struct deform *d)
     const struct ul_type pair = {.dtype = d->dtype, .rank = 1, .dims = {2}};
     const double factors[2] = {2 / (double)c->in[1], 2 / (double)c->in[0]};
     ul_value_id offset = shape(d, ul_gradient_input(gradient, OFFSET), 5, offsets);
-    offset = exchange(d, ul_gradient_transpose_of(gradient, offset, inward));
-    d->factors = ul_gradient_constant(gradient, &pair, factors);
-    d->grid = ul_gradient_binary(gradient, UL_OP_Mul, offset, d->factors);
-    d->grid = ul_gradient_binary(gradient, UL_OP_Add, d->grid, still_places(d));
+    offset = exchange(d, ul_build_transpose(&gradient->build, offset, inward));
+    d->factors = ul_build_numbers(&gradient->build, &pair, factors);
+    d->grid = ul_build_binary(&gradient->build, UL_OP_Mul, offset, d->factors);
+    d->grid = ul_build_binary(&gradient->build, UL_OP_Add, d->grid, still_places(d));
     d->grid = shape(d, d->grid, 4, rows);
     d->x = shape(d, ul_gradient_input(gradient, X), 4, planes);
     d->samples =
-        shape(d, ul_gradient_binary(gradient, UL_OP_GridSample, d->x, d->grid), 5, samples);
+        shape(d, ul_build_binary(&gradient->build, UL_OP_GridSample, d->x, d->grid), 5, samples);
     d->mask = ul_gradient_input(gradient, MASK);
     if (d->mask != UL_NONE)
         d->mask = shape(d, d->mask, 5, masks);
@@ -90,7 +90,8 @@ static void form_samples(struct deform *d)
 
 static ul_value_id masked(const struct deform *d, ul_value_id value)
 {
-    return d->mask == UL_NONE ? value : ul_gradient_binary(d->gradient, UL_OP_Mul, value, d->mask);
+    return d->mask == UL_NONE ? value
+                              : ul_build_binary(&d->gradient->build, UL_OP_Mul, value, d->mask);
 }
 
 /* Gives the filters their gradient; returns that of samples times mask. */
@@ -107,20 +108,22 @@ static ul_value_id give_filters(const struct deform *d, ul_value_id g)
     g = shape(d, g, 4, results);
     if (ul_gradient_wanted(gradient, W)) {
         ul_value_id each = shape(d, masked(d, d->samples), 4, columns);
-        ul_value_id share =
-            ul_gradient_binary(gradient, UL_OP_MatMul, g, ul_gradient_swap(gradient, each));
-        ul_gradient_give(gradient, W,
-                         ul_gradient_reshape(gradient, ul_gradient_sum(gradient, share, 1), &type));
+        ul_value_id share = ul_build_binary(&gradient->build, UL_OP_MatMul, g,
+                                            ul_build_swap(&gradient->build, each));
+        ul_gradient_give(
+            gradient, W,
+            ul_build_reshape_to(&gradient->build, ul_build_sum(&gradient->build, share, 1), &type));
     }
     ul_value_id w = shape(d, ul_gradient_input(gradient, W), 3, filters);
-    return shape(d, ul_gradient_binary(gradient, UL_OP_MatMul, ul_gradient_swap(gradient, w), g), 5,
-                 samples);
+    return shape(
+        d, ul_build_binary(&gradient->build, UL_OP_MatMul, ul_build_swap(&gradient->build, w), g),
+        5, samples);
 }
 
 static ul_value_id grid_node(const struct deform *d, enum ul_op op, ul_value_id x, ul_value_id g)
 {
     const ul_value_id inputs[3] = {x, d->grid, g};
-    return ul_gradient_node_of(d->gradient, op, inputs, 3);
+    return ul_build_value(&d->gradient->build, op, inputs, 3, NULL);
 }
 
 /* Gives the gradients of the input and of the offsets, from the gradient of the samples. */
@@ -138,15 +141,15 @@ static void give_places(const struct deform *d, ul_value_id share)
     share = shape(d, share, 4, rows);
     if (ul_gradient_wanted(gradient, X)) {
         ul_value_id made =
-            grid_node(d, UL_OP_GridSampleGradient, ul_gradient_zeros(gradient, &plane), share);
-        ul_gradient_give(gradient, X, ul_gradient_reshape(gradient, made, &x));
+            grid_node(d, UL_OP_GridSampleGradient, ul_build_zeros(&gradient->build, &plane), share);
+        ul_gradient_give(gradient, X, ul_build_reshape_to(&gradient->build, made, &x));
     }
     if (ul_gradient_wanted(gradient, OFFSET)) {
         ul_value_id made = grid_node(d, UL_OP_GridGradient, d->x, share);
-        made = ul_gradient_binary(gradient, UL_OP_Mul, made, d->factors);
+        made = ul_build_binary(&gradient->build, UL_OP_Mul, made, d->factors);
         made = exchange(d, shape(d, made, 5, places));
-        made = ul_gradient_transpose_of(gradient, made, outward);
-        ul_gradient_give(gradient, OFFSET, ul_gradient_reshape(gradient, made, &offset));
+        made = ul_build_transpose(&gradient->build, made, outward);
+        ul_gradient_give(gradient, OFFSET, ul_build_reshape_to(&gradient->build, made, &offset));
     }
 }
 
@@ -165,16 +168,16 @@ enum ul_status ul_gradient_deform_conv(struct ul_gradient *gradient)
     ul_value_id g = ul_gradient_of(gradient, 0);
     if (ul_gradient_wanted(gradient, BIAS)) {
         struct ul_type bias = ul_gradient_type(gradient, ul_gradient_input(gradient, BIAS));
-        ul_value_id sum = ul_gradient_sum(gradient, g, 13);
-        ul_gradient_give(gradient, BIAS, ul_gradient_reshape(gradient, sum, &bias));
+        ul_value_id sum = ul_build_sum(&gradient->build, g, 13);
+        ul_gradient_give(gradient, BIAS, ul_build_reshape_to(&gradient->build, sum, &bias));
     }
     form_samples(&d);
     ul_value_id share = give_filters(&d, g);
     if (ul_gradient_wanted(gradient, MASK)) {
         struct ul_type mask = ul_gradient_type(gradient, ul_gradient_input(gradient, MASK));
-        ul_value_id product = ul_gradient_binary(gradient, UL_OP_Mul, share, d.samples);
-        product = ul_gradient_sum(gradient, product, 4);
-        ul_gradient_give(gradient, MASK, ul_gradient_reshape(gradient, product, &mask));
+        ul_value_id product = ul_build_binary(&gradient->build, UL_OP_Mul, share, d.samples);
+        product = ul_build_sum(&gradient->build, product, 4);
+        ul_gradient_give(gradient, MASK, ul_build_reshape_to(&gradient->build, product, &mask));
     }
     give_places(&d, masked(&d, share));
     return UL_OK;

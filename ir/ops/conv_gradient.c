@@ -244,9 +244,9 @@ static ul_value_id conv_node(struct ul_gradient *gradient, enum ul_op op,
                              const struct ul_conv *conv, ul_value_id a, ul_value_id b)
 {
     const ul_value_id inputs[2] = {a, b};
-    ul_node_id node = ul_gradient_begin(gradient, op, inputs, 2, 1);
+    ul_node_id node = ul_build_node(&gradient->build, op, inputs, 2, 1);
     set_attributes(gradient->graph, node, conv);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 /* Gives the bias its gradient, a sum over images and pixels. */
@@ -256,8 +256,8 @@ static void give_bias(struct ul_gradient *gradient, const struct ul_conv *conv, 
     if (!ul_gradient_wanted(gradient, 2))
         return;
     type = ul_gradient_type(gradient, ul_gradient_input(gradient, 2));
-    ul_value_id sum = ul_gradient_sum(gradient, g, ((1u << (2 + conv->spatial)) - 1) & ~2u);
-    ul_gradient_give(gradient, 2, ul_gradient_reshape(gradient, sum, &type));
+    ul_value_id sum = ul_build_sum(&gradient->build, g, ((1u << (2 + conv->spatial)) - 1) & ~2u);
+    ul_gradient_give(gradient, 2, ul_build_reshape_to(&gradient->build, sum, &type));
 }
 
 enum ul_status ul_gradient_conv(struct ul_gradient *gradient)
@@ -274,7 +274,7 @@ enum ul_status ul_gradient_conv(struct ul_gradient *gradient)
     if (!ul_gradient_wanted(gradient, 0))
         return UL_OK;
     const ul_value_id inputs[2] = {g, w};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_ConvTranspose, inputs, 2, 1);
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_ConvTranspose, inputs, 2, 1);
     int64_t rest[UL_CONV_SPATIAL]; /* pixels at the end that no window began at */
     for (uint32_t d = 0; d < conv.spatial; d++)
         rest[d] = (conv.in[d] + conv.pad_begin[d] + conv.pad_end[d] -
@@ -282,7 +282,7 @@ enum ul_status ul_gradient_conv(struct ul_gradient *gradient)
                   conv.stride[d];
     set_attributes(gradient->graph, node, &conv);
     ul_node_set_ints(gradient->graph, node, "output_padding", rest, conv.spatial);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;
 }
 

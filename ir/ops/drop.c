@@ -90,9 +90,9 @@ enum ul_status ul_gradient_drop(struct ul_gradient *gradient)
 {
     const struct ul_node old = *ul_gradient_node(gradient);
     const ul_value_id inputs[2] = {ul_gradient_of(gradient, 0), old.inputs[1]};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Drop, inputs, 2, 1);
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_Drop, inputs, 2, 1);
     ul_node_set_float(gradient->graph, node, "ratio", ul_node_get_float(&old, "ratio", 0.5));
     ul_op_copy_seed(gradient->graph, node, &old);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;
 }

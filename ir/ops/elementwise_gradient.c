@@ -46,7 +46,7 @@ enum ul_status ul_gradient_sum_of(struct ul_gradient *gradient)
     double factor = node->op == UL_OP_Mean ? 1.0 / count : 1.0;
     ul_value_id g = ul_gradient_of(gradient, 0);
     if (factor < 1.0)
-        g = ul_gradient_scale(gradient, g, factor);
+        g = ul_build_scale(&gradient->build, g, factor);
     for (uint32_t i = 0; i < count; i++)
         if (ul_gradient_wanted(gradient, i))
             ul_gradient_give_broadcast(gradient, i, g);
@@ -57,8 +57,8 @@ enum ul_status ul_gradient_sum_of(struct ul_gradient *gradient)
 static ul_value_id is_chosen(struct ul_gradient *gradient, uint32_t input, ul_value_id y)
 {
     ul_value_id equal =
-        ul_gradient_binary(gradient, UL_OP_Equal, ul_gradient_input(gradient, input), y);
-    return ul_gradient_cast_to(gradient, equal, ul_gradient_type(gradient, y).dtype);
+        ul_build_binary(&gradient->build, UL_OP_Equal, ul_gradient_input(gradient, input), y);
+    return ul_build_cast(&gradient->build, equal, ul_gradient_type(gradient, y).dtype);
 }
 
 /* Max and Min: the gradient goes to the inputs that equal the result, in equal parts. */
@@ -68,15 +68,16 @@ enum ul_status ul_gradient_extremes(struct ul_gradient *gradient)
     ul_value_id y = ul_gradient_output(gradient, 0), g = ul_gradient_of(gradient, 0), sum = UL_NONE;
     for (uint32_t i = 0; count > 1 && i < count; i++) {
         ul_value_id chosen = is_chosen(gradient, i, y);
-        sum = sum == UL_NONE ? chosen : ul_gradient_binary(gradient, UL_OP_Add, sum, chosen);
+        sum = sum == UL_NONE ? chosen : ul_build_binary(&gradient->build, UL_OP_Add, sum, chosen);
     }
     if (count > 1)
-        g = ul_gradient_binary(gradient, UL_OP_Div, g, sum);
+        g = ul_build_binary(&gradient->build, UL_OP_Div, g, sum);
     for (uint32_t i = 0; i < count; i++) {
         if (!ul_gradient_wanted(gradient, i))
             continue;
         ul_value_id share =
-            count > 1 ? ul_gradient_binary(gradient, UL_OP_Mul, g, is_chosen(gradient, i, y)) : g;
+            count > 1 ? ul_build_binary(&gradient->build, UL_OP_Mul, g, is_chosen(gradient, i, y))
+                      : g;
         ul_gradient_give_broadcast(gradient, i, share);
     }
     return UL_OK;
@@ -87,6 +88,6 @@ enum ul_status ul_gradient_cast(struct ul_gradient *gradient)
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
     if (ul_gradient_wanted(gradient, 0))
         ul_gradient_give(gradient, 0,
-                         ul_gradient_cast_to(gradient, ul_gradient_of(gradient, 0), type.dtype));
+                         ul_build_cast(&gradient->build, ul_gradient_of(gradient, 0), type.dtype));
     return UL_OK;
 }

@@ -27,11 +27,11 @@ static ul_value_id scatter(struct ul_gradient *gradient, ul_value_id data, ul_va
 {
     const ul_value_id inputs[3] = {data, indexes, updates};
     enum ul_op op = axis == UL_NONE ? UL_OP_ScatterND : UL_OP_ScatterElements;
-    ul_node_id node = ul_gradient_begin(gradient, op, inputs, 3, 1);
+    ul_node_id node = ul_build_node(&gradient->build, op, inputs, 3, 1);
     if (axis != UL_NONE)
         ul_node_set_int(gradient->graph, node, "axis", axis);
     ul_node_set_string(gradient->graph, node, "reduction", reduction);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 /* The elements at the places that `scatter` writes to. */
@@ -40,17 +40,17 @@ static ul_value_id gather(struct ul_gradient *gradient, ul_value_id data, ul_val
 {
     const ul_value_id inputs[2] = {data, indexes};
     if (axis == UL_NONE)
-        return ul_gradient_node_of(gradient, UL_OP_GatherND, inputs, 2);
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_GatherElements, inputs, 2, 1);
+        return ul_build_value(&gradient->build, UL_OP_GatherND, inputs, 2, NULL);
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_GatherElements, inputs, 2, 1);
     ul_node_set_int(gradient->graph, node, "axis", axis);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 static void add_into_zeros(struct ul_gradient *gradient, ul_value_id indexes, ul_value_id updates,
                            uint32_t axis)
 {
     struct ul_type type = input_type(gradient, DATA);
-    ul_value_id zeros = ul_gradient_zeros(gradient, &type);
+    ul_value_id zeros = ul_build_zeros(&gradient->build, &type);
     ul_gradient_give(gradient, DATA, scatter(gradient, zeros, indexes, updates, axis, "add"));
 }
 
@@ -61,11 +61,12 @@ static ul_value_id without_padding(struct ul_gradient *gradient, ul_value_id at,
 {
     ul_value_id is[2];
     for (uint32_t i = 0; i < 2; i++)
-        is[i] = ul_gradient_binary(
-            gradient, UL_OP_Equal, at,
-            ul_gradient_number(gradient, at, (double)(i == 0 ? padding : padding - rows)));
-    return ul_gradient_choose(gradient, ul_gradient_binary(gradient, UL_OP_Or, is[0], is[1]),
-                              ul_gradient_number(gradient, g, 0), g);
+        is[i] = ul_build_binary(&gradient->build, UL_OP_Equal, at,
+                                ul_build_number_like(&gradient->build, at,
+                                                     (double)(i == 0 ? padding : padding - rows)));
+    return ul_build_choose(&gradient->build,
+                           ul_build_binary(&gradient->build, UL_OP_Or, is[0], is[1]),
+                           ul_build_number_like(&gradient->build, g, 0), g);
 }
 
 /* The indexes replace the axis as one dimension, for all elements beside it. */
@@ -80,11 +81,11 @@ enum ul_status ul_gradient_gather(struct ul_gradient *gradient)
     int64_t padding = ul_node_get_int(ul_gradient_node(gradient), UL_TRAINING_PADDING, -1);
     int64_t rows = type.dims[axis];
     type.dims[axis] = row.dims[axis];
-    at = ul_gradient_reshape(gradient, at, &row);
-    g = ul_gradient_reshape(gradient, g, &type);
+    at = ul_build_reshape_to(&gradient->build, at, &row);
+    g = ul_build_reshape_to(&gradient->build, g, &type);
     if (padding >= 0)
         g = without_padding(gradient, at, g, padding, rows);
-    add_into_zeros(gradient, ul_gradient_expand(gradient, at, &type), g, axis);
+    add_into_zeros(gradient, ul_build_expand(&gradient->build, at, &type), g, axis);
     return UL_OK;
 }
 
@@ -112,7 +113,7 @@ static ul_value_id with_batch(struct ul_gradient *gradient, ul_value_id indexes,
             gradient->graph, "batch",
             ul_tensor_new_ints(gradient->graph->arena, type.dtype, own.rank, own.dims, numbers)),
         indexes};
-    return ul_gradient_concat(gradient, parts, 2, own.rank - 1);
+    return ul_build_concat(&gradient->build, parts, 2, own.rank - 1, NULL);
 }
 
 enum ul_status ul_gradient_gather_nd(struct ul_gradient *gradient)
@@ -134,20 +135,20 @@ static void give_extreme(struct ul_gradient *gradient, ul_value_id indexes, uint
     ul_value_id data = ul_gradient_input(gradient, DATA);
     ul_value_id updates = ul_gradient_input(gradient, UPDATES);
     enum ul_dtype dtype = ul_gradient_type(gradient, g).dtype;
-    ul_value_id kept =
-        ul_gradient_cast_to(gradient, ul_gradient_binary(gradient, UL_OP_Equal, data, y), dtype);
-    ul_value_id taken = ul_gradient_cast_to(
-        gradient,
-        ul_gradient_binary(gradient, UL_OP_Equal, updates, gather(gradient, y, indexes, axis)),
+    ul_value_id kept = ul_build_cast(
+        &gradient->build, ul_build_binary(&gradient->build, UL_OP_Equal, data, y), dtype);
+    ul_value_id taken = ul_build_cast(
+        &gradient->build,
+        ul_build_binary(&gradient->build, UL_OP_Equal, updates, gather(gradient, y, indexes, axis)),
         dtype);
     ul_value_id count = scatter(gradient, kept, indexes, taken, axis, "add");
-    g = ul_gradient_binary(gradient, UL_OP_Div, g, count);
+    g = ul_build_binary(&gradient->build, UL_OP_Div, g, count);
     if (ul_gradient_wanted(gradient, UPDATES))
-        ul_gradient_give(
-            gradient, UPDATES,
-            ul_gradient_binary(gradient, UL_OP_Mul, taken, gather(gradient, g, indexes, axis)));
+        ul_gradient_give(gradient, UPDATES,
+                         ul_build_binary(&gradient->build, UL_OP_Mul, taken,
+                                         gather(gradient, g, indexes, axis)));
     if (ul_gradient_wanted(gradient, DATA))
-        ul_gradient_give(gradient, DATA, ul_gradient_binary(gradient, UL_OP_Mul, kept, g));
+        ul_gradient_give(gradient, DATA, ul_build_binary(&gradient->build, UL_OP_Mul, kept, g));
 }
 
 /* y is the product of the data and its updates: the gradient of each of them has y divided by
@@ -157,10 +158,10 @@ static void give_product(struct ul_gradient *gradient, ul_value_id indexes, uint
     ul_value_id g = ul_gradient_of(gradient, 0), updates = ul_gradient_input(gradient, UPDATES);
     if (ul_gradient_wanted(gradient, UPDATES)) {
         ul_value_id all =
-            ul_gradient_binary(gradient, UL_OP_Mul, g, ul_gradient_output(gradient, 0));
-        ul_gradient_give(
-            gradient, UPDATES,
-            ul_gradient_binary(gradient, UL_OP_Div, gather(gradient, all, indexes, axis), updates));
+            ul_build_binary(&gradient->build, UL_OP_Mul, g, ul_gradient_output(gradient, 0));
+        ul_gradient_give(gradient, UPDATES,
+                         ul_build_binary(&gradient->build, UL_OP_Div,
+                                         gather(gradient, all, indexes, axis), updates));
     }
     if (ul_gradient_wanted(gradient, DATA))
         ul_gradient_give(gradient, DATA, scatter(gradient, g, indexes, updates, axis, "mul"));
@@ -186,7 +187,8 @@ enum ul_status ul_gradient_scatter(struct ul_gradient *gradient)
     if (ul_gradient_wanted(gradient, DATA)) {
         struct ul_type type = input_type(gradient, UPDATES);
         if (replaces)
-            g = scatter(gradient, g, indexes, ul_gradient_zeros(gradient, &type), axis, "none");
+            g = scatter(gradient, g, indexes, ul_build_zeros(&gradient->build, &type), axis,
+                        "none");
         ul_gradient_give(gradient, DATA, g);
     }
     return UL_OK;
@@ -205,18 +207,18 @@ static ul_value_id cache_places(struct ul_gradient *gradient, uint32_t axis, int
         numbers[i] = i;
     for (uint32_t d = 0; d < type.rank; d++)
         row.dims[d] = d == axis ? count : 1;
-    ul_value_id places =
-        ul_gradient_reshape(gradient, ul_gradient_ints(gradient, (uint32_t)count, numbers), &row);
+    ul_value_id places = ul_build_reshape_to(
+        &gradient->build, ul_build_ints(gradient->graph, "", (uint32_t)count, numbers), &row);
     if (first != UL_NONE) {
         row.dims[axis] = 1;
         row.dims[0] = type.dims[0];
-        first = ul_gradient_reshape(gradient, ul_gradient_cast_to(gradient, first, UL_I64), &row);
-        places = ul_gradient_binary(gradient, UL_OP_Add, places, first);
-        places =
-            ul_gradient_binary(gradient, UL_OP_Mod, places,
-                               ul_build_number(gradient->graph, "", UL_I64, 0, (double)length));
+        first = ul_build_reshape_to(&gradient->build,
+                                    ul_build_cast(&gradient->build, first, UL_I64), &row);
+        places = ul_build_binary(&gradient->build, UL_OP_Add, places, first);
+        places = ul_build_binary(&gradient->build, UL_OP_Mod, places,
+                                 ul_build_number(gradient->graph, "", UL_I64, 0, (double)length));
     }
-    return ul_gradient_expand(gradient, places, &type);
+    return ul_build_expand(&gradient->build, places, &type);
 }
 
 enum ul_status ul_gradient_tensor_scatter(struct ul_gradient *gradient)
@@ -228,12 +230,12 @@ enum ul_status ul_gradient_tensor_scatter(struct ul_gradient *gradient)
         ul_gradient_give(gradient, 1,
                          gather(gradient, g, cache_places(gradient, axis, cache.dims[axis]), axis));
     if (ul_gradient_wanted(gradient, 0)) {
-        const ul_value_id inputs[3] = {g, ul_gradient_zeros(gradient, &update),
+        const ul_value_id inputs[3] = {g, ul_build_zeros(&gradient->build, &update),
                                        ul_gradient_input(gradient, 2)};
         uint32_t count = inputs[2] != UL_NONE ? 3 : 2;
         ul_node_id node =
             ul_gradient_begin_like(gradient, ul_gradient_node(gradient)->op, inputs, count, 1);
-        ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+        ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     }
     return UL_OK;
 }

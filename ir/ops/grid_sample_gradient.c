@@ -89,13 +89,13 @@ enum ul_status ul_gradient_grid_sample(struct ul_gradient *gradient)
     struct ul_type type = ul_gradient_type(gradient, inputs[X]);
     if (ul_gradient_wanted(gradient, GRID) && ul_grid_is_smooth(ul_gradient_node(gradient))) {
         ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_GridGradient, inputs, 3, 1);
-        ul_gradient_give(gradient, GRID, ul_gradient_infer(gradient, node));
+        ul_gradient_give(gradient, GRID, ul_build_infer(&gradient->build, node));
     }
     if (ul_gradient_wanted(gradient, X)) {
-        inputs[X] = ul_gradient_zeros(gradient, &type); /* which takes no bytes and is here for
-                                                           its type */
+        inputs[X] =
+            ul_build_zeros(&gradient->build, &type); /* which takes no bytes: for its type */
         ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_GridSampleGradient, inputs, 3, 1);
-        ul_gradient_give(gradient, X, ul_gradient_infer(gradient, node));
+        ul_gradient_give(gradient, X, ul_build_infer(&gradient->build, node));
     }
     return UL_OK;
 }
@@ -131,9 +131,10 @@ enum ul_status ul_gradient_affine_grid(struct ul_gradient *gradient)
         places[p * (space + 1) + space] = 1;
     }
     const struct ul_type rows = {.dtype = theta.dtype, .rank = 3, .dims = {batch, count, space}};
-    ul_value_id g = ul_gradient_reshape(gradient, ul_gradient_of(gradient, 0), &rows);
+    ul_value_id g = ul_build_reshape_to(&gradient->build, ul_gradient_of(gradient, 0), &rows);
     ul_gradient_give(gradient, 0,
-                     ul_gradient_binary(gradient, UL_OP_MatMul, ul_gradient_swap(gradient, g),
-                                        ul_gradient_constant(gradient, &flat, places)));
+                     ul_build_binary(&gradient->build, UL_OP_MatMul,
+                                     ul_build_swap(&gradient->build, g),
+                                     ul_build_numbers(&gradient->build, &flat, places)));
     return UL_OK;
 }

@@ -67,7 +67,7 @@ static void add_identity(struct product *product, const uint32_t *labels, int64_
     double *numbers = UL_NEW_ARRAY(product->gradient->scratch, double, (uint64_t)(size * size) + 1);
     for (int64_t i = 0; i < size; i++)
         numbers[i * size + i] = 1;
-    add_operand(product, ul_gradient_constant(product->gradient, &type, numbers), labels, 2);
+    add_operand(product, ul_build_numbers(&product->gradient->build, &type, numbers), labels, 2);
 }
 
 /* Gives operand `operand` the product with its labels, summed over the dimensions that it
@@ -91,14 +91,14 @@ static void give_operand(struct product *product, uint32_t operand)
     ul_text_put(&product->equation, "->");
     put_labels(&product->equation, labels, term->rank);
     ul_node_id node =
-        ul_gradient_begin(gradient, UL_OP_Einsum, product->operands, product->count, 1);
+        ul_build_node(&gradient->build, UL_OP_Einsum, product->operands, product->count, 1);
     ul_node_set_string(gradient->graph, node, "equation", product->equation.data);
-    ul_value_id share = ul_gradient_infer(gradient, node);
+    ul_value_id share = ul_build_infer(&gradient->build, node);
     struct ul_type made = ul_gradient_type(gradient, share);
     for (uint32_t d = 0; d < type.rank; d++)
         mask |= type.dims[d] == 1 && made.dims[d] != 1 ? 1u << d : 0;
-    share = ul_gradient_sum(gradient, share, mask);
-    ul_gradient_give(gradient, operand, ul_gradient_expand(gradient, share, &type));
+    share = ul_build_sum(&gradient->build, share, mask);
+    ul_gradient_give(gradient, operand, ul_build_expand(&gradient->build, share, &type));
 }
 
 enum ul_status ul_gradient_einsum(struct ul_gradient *gradient)

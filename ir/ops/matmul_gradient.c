@@ -10,7 +10,7 @@ static ul_value_id flatten(struct ul_gradient *gradient, ul_value_id value)
     struct ul_type flat = {.dtype = type.dtype, .rank = 2, .dims = {1, type.dims[type.rank - 1]}};
     for (uint32_t d = 0; d + 1 < type.rank; d++)
         flat.dims[0] *= type.dims[d];
-    return ul_gradient_reshape(gradient, value, &flat);
+    return ul_build_reshape_to(&gradient->build, value, &flat);
 }
 
 /* Turns vectors into matrices: a first operand into one row, a second one into one column. */
@@ -21,7 +21,7 @@ static ul_value_id as_matrix(struct ul_gradient *gradient, ul_value_id value, bo
     if (type.rank != 1)
         return value;
     matrix.dims[is_row ? 1 : 0] = type.dims[0];
-    return ul_gradient_reshape(gradient, value, &matrix);
+    return ul_build_reshape_to(&gradient->build, value, &matrix);
 }
 
 /* The result's gradient with the dimensions that vectors lack. */
@@ -33,7 +33,7 @@ static ul_value_id full_result(struct ul_gradient *gradient, ul_value_id g, bool
     type.rank = batch + 2;
     type.dims[batch] = a_is_vector ? 1 : from.dims[batch];
     type.dims[batch + 1] = b_is_vector ? 1 : from.dims[from.rank - 1];
-    return ul_gradient_reshape(gradient, g, &type);
+    return ul_build_reshape_to(&gradient->build, g, &type);
 }
 
 static void give_factor(struct ul_gradient *gradient, uint32_t input, ul_value_id share)
@@ -42,8 +42,8 @@ static void give_factor(struct ul_gradient *gradient, uint32_t input, ul_value_i
     struct ul_type type = ul_gradient_type(gradient, value);
     struct ul_type from = ul_gradient_type(gradient, share);
     if (type.rank == 1) { /* the batch of a vector's, then the vector itself */
-        share = ul_gradient_sum(gradient, share, (1u << (from.rank - 2)) - 1);
-        ul_gradient_give(gradient, input, ul_gradient_reshape(gradient, share, &type));
+        share = ul_build_sum(&gradient->build, share, (1u << (from.rank - 2)) - 1);
+        ul_gradient_give(gradient, input, ul_build_reshape_to(&gradient->build, share, &type));
         return;
     }
     ul_gradient_give_broadcast(gradient, input, share);
@@ -58,9 +58,10 @@ static ul_value_id second_factor(struct ul_gradient *gradient, ul_value_id a, ul
     bool is_turned = b->kind == UL_VALUE_NODE && b->type.rank == 2 &&
                      gradient->graph->nodes[b->producer].op == UL_OP_Transpose;
     if (!is_turned)
-        return ul_gradient_binary(gradient, UL_OP_MatMul, ul_gradient_swap(gradient, a), g);
-    return ul_gradient_swap(
-        gradient, ul_gradient_binary(gradient, UL_OP_MatMul, ul_gradient_swap(gradient, g), a));
+        return ul_build_binary(&gradient->build, UL_OP_MatMul, ul_build_swap(&gradient->build, a),
+                               g);
+    return ul_build_swap(&gradient->build, ul_build_binary(&gradient->build, UL_OP_MatMul,
+                                                           ul_build_swap(&gradient->build, g), a));
 }
 
 enum ul_status ul_gradient_matmul(struct ul_gradient *gradient)
@@ -78,8 +79,9 @@ enum ul_status ul_gradient_matmul(struct ul_gradient *gradient)
         give_factor(gradient, 1, second_factor(gradient, rows, results));
     }
     if (ul_gradient_wanted(gradient, 0))
-        give_factor(gradient, 0,
-                    ul_gradient_binary(gradient, UL_OP_MatMul, g, ul_gradient_swap(gradient, b)));
+        give_factor(
+            gradient, 0,
+            ul_build_binary(&gradient->build, UL_OP_MatMul, g, ul_build_swap(&gradient->build, b)));
     return UL_OK;
 }
 
@@ -88,11 +90,11 @@ static ul_value_id product(struct ul_gradient *gradient, ul_value_id a, bool a_t
                            ul_value_id b, bool b_turned, double alpha)
 {
     const ul_value_id inputs[2] = {a, b};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Gemm, inputs, 2, 1);
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_Gemm, inputs, 2, 1);
     ul_node_set_int(gradient->graph, node, "transA", a_turned);
     ul_node_set_int(gradient->graph, node, "transB", b_turned);
     ul_node_set_float(gradient->graph, node, "alpha", alpha);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 enum ul_status ul_gradient_gemm(struct ul_gradient *gradient)
@@ -110,7 +112,7 @@ enum ul_status ul_gradient_gemm(struct ul_gradient *gradient)
                                   : product(gradient, a, !a_turned, g, false, alpha));
     if (ul_gradient_wanted(gradient, 2))
         ul_gradient_give_broadcast(gradient, 2,
-                                   beta != 1.0 ? ul_gradient_scale(gradient, g, beta) : g);
+                                   beta != 1.0 ? ul_build_scale(&gradient->build, g, beta) : g);
     if (ul_gradient_wanted(gradient, 0))
         ul_gradient_give(gradient, 0,
                          a_turned ? product(gradient, b, b_turned, g, true, alpha)

@@ -14,7 +14,7 @@ enum ul_status ul_gradient_reshape_of(struct ul_gradient *gradient)
 {
     struct ul_type type = input_type(gradient);
     ul_gradient_give(gradient, 0,
-                     ul_gradient_reshape(gradient, ul_gradient_of(gradient, 0), &type));
+                     ul_build_reshape_to(&gradient->build, ul_gradient_of(gradient, 0), &type));
     return UL_OK;
 }
 
@@ -27,7 +27,7 @@ enum ul_status ul_gradient_transpose(struct ul_gradient *gradient)
     for (uint32_t d = 0; d < type.rank; d++)
         back[count != 0 ? perm[d] : type.rank - 1 - d] = d;
     ul_gradient_give(gradient, 0,
-                     ul_gradient_transpose_of(gradient, ul_gradient_of(gradient, 0), back));
+                     ul_build_transpose(&gradient->build, ul_gradient_of(gradient, 0), back));
     return UL_OK;
 }
 
@@ -44,7 +44,7 @@ enum ul_status ul_gradient_again(struct ul_gradient *gradient)
     const ul_value_id inputs[2] = {ul_gradient_of(gradient, 0), ul_gradient_input(gradient, 1)};
     ul_node_id made = ul_gradient_begin_like(gradient, ul_gradient_node(gradient)->op, inputs,
                                              node->input_count, 1);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, made));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, made));
     return UL_OK;
 }
 
@@ -59,19 +59,21 @@ static ul_value_id spread(struct ul_gradient *gradient, ul_value_id a, uint32_t 
     for (uint32_t i = 0; i < type.rank; i++)
         if (i != d)
             split.dims[i < d ? 0 : 3] *= type.dims[i];
-    a = ul_gradient_pad(gradient, ul_gradient_reshape(gradient, a, &split), none, behind);
+    a = ul_build_pad(&gradient->build, ul_build_reshape_to(&gradient->build, a, &split), none,
+                     behind);
     type.dims[d] *= step;
-    return ul_gradient_reshape(gradient, a, &type);
+    return ul_build_reshape_to(&gradient->build, a, &type);
 }
 
 /* Reverses the order: the last element comes first. */
 static ul_value_id turn(struct ul_gradient *gradient, ul_value_id a, uint32_t d)
 {
     const int64_t first = -1, end = INT64_MIN, axis = d, step = -1;
-    const ul_value_id inputs[5] = {
-        a, ul_gradient_ints(gradient, 1, &first), ul_gradient_ints(gradient, 1, &end),
-        ul_gradient_ints(gradient, 1, &axis), ul_gradient_ints(gradient, 1, &step)};
-    return ul_gradient_node_of(gradient, UL_OP_Slice, inputs, 5);
+    const ul_value_id inputs[5] = {a, ul_build_ints(gradient->graph, "", 1, &first),
+                                   ul_build_ints(gradient->graph, "", 1, &end),
+                                   ul_build_ints(gradient->graph, "", 1, &axis),
+                                   ul_build_ints(gradient->graph, "", 1, &step)};
+    return ul_build_value(&gradient->build, UL_OP_Slice, inputs, 5, NULL);
 }
 
 /* Puts zeros around the elements that were taken. */
@@ -93,7 +95,7 @@ enum ul_status ul_gradient_slice_of(struct ul_gradient *gradient)
         begin[d] = first;
         end[d] = type.dims[d] - first - box.count[d] * step;
     }
-    ul_gradient_give(gradient, 0, ul_gradient_pad(gradient, g, begin, end));
+    ul_gradient_give(gradient, 0, ul_build_pad(&gradient->build, g, begin, end));
     return UL_OK;
 }
 
@@ -112,9 +114,9 @@ enum ul_status ul_gradient_split_of(struct ul_gradient *gradient)
         struct ul_type type = ul_gradient_type(gradient, ul_gradient_output(gradient, i));
         parts[i] = ul_gradient_of(gradient, i);
         if (parts[i] == UL_NONE)
-            parts[i] = ul_gradient_zeros(gradient, &type);
+            parts[i] = ul_build_zeros(&gradient->build, &type);
     }
-    ul_gradient_give(gradient, 0, ul_gradient_concat(gradient, parts, count, axis));
+    ul_gradient_give(gradient, 0, ul_build_concat(&gradient->build, parts, count, axis, NULL));
     return UL_OK;
 }
 
@@ -126,7 +128,7 @@ enum ul_status ul_gradient_concat_of(struct ul_gradient *gradient)
     for (uint32_t i = 0; i < count; i++) {
         int64_t end = begin + ul_gradient_type(gradient, ul_gradient_input(gradient, i)).dims[axis];
         if (ul_gradient_wanted(gradient, i))
-            ul_gradient_give(gradient, i, ul_gradient_slice(gradient, g, axis, begin, end));
+            ul_gradient_give(gradient, i, ul_build_slice(&gradient->build, g, axis, begin, end));
         begin = end;
     }
     return UL_OK;
@@ -144,8 +146,8 @@ static ul_value_id sum_parts(struct ul_gradient *gradient, ul_value_id g, uint32
         if (i != d)
             split.dims[i < d ? 0 : 3] *= type.dims[i];
     type.dims[d] = size;
-    g = ul_gradient_sum(gradient, ul_gradient_reshape(gradient, g, &split), 2);
-    return ul_gradient_reshape(gradient, g, &type);
+    g = ul_build_sum(&gradient->build, ul_build_reshape_to(&gradient->build, g, &split), 2);
+    return ul_build_reshape_to(&gradient->build, g, &type);
 }
 
 enum ul_status ul_gradient_tile(struct ul_gradient *gradient)
@@ -155,7 +157,7 @@ enum ul_status ul_gradient_tile(struct ul_gradient *gradient)
     if (ul_type_elements(&type) == 0)
         return UL_OK;
     if (ul_type_elements(&gradient->graph->values[g].type) == 0) {
-        ul_gradient_give(gradient, 0, ul_gradient_zeros(gradient, &type));
+        ul_gradient_give(gradient, 0, ul_build_zeros(&gradient->build, &type));
         return UL_OK;
     }
     for (uint32_t d = 0; d < type.rank; d++)
@@ -187,13 +189,13 @@ static ul_value_id collect(struct ul_gradient *gradient, ul_value_id g, uint32_t
         row.dims[i] = i == d ? type.dims[d] : 1;
     struct ul_tensor *shaped = ul_tensor_new(arena, &row, from->data);
     ul_value_id indexes = ul_graph_add_weight(gradient->graph, "indexes", shaped);
-    indexes = ul_gradient_expand(gradient, indexes, &type);
+    indexes = ul_build_expand(&gradient->build, indexes, &type);
     type.dims[d] = size;
-    const ul_value_id parts[3] = {ul_gradient_zeros(gradient, &type), indexes, g};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_ScatterElements, parts, 3, 1);
+    const ul_value_id parts[3] = {ul_build_zeros(&gradient->build, &type), indexes, g};
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_ScatterElements, parts, 3, 1);
     ul_node_set_int(gradient->graph, node, "axis", d);
     ul_node_set_string(gradient->graph, node, "reduction", "add");
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 enum ul_status ul_gradient_pad_of(struct ul_gradient *gradient)
@@ -210,7 +212,7 @@ enum ul_status ul_gradient_pad_of(struct ul_gradient *gradient)
         pads.end[d] = -pads.end[d];
     }
     if (is_constant)
-        g = ul_gradient_pad(gradient, g, pads.begin, pads.end);
+        g = ul_build_pad(&gradient->build, g, pads.begin, pads.end);
     ul_gradient_give(gradient, 0, g);
     return UL_OK;
 }
@@ -224,10 +226,10 @@ static enum ul_status turn_back(struct ul_gradient *gradient, enum ul_op op)
     int64_t size = ul_node_get_int(info, "blocksize", 1);
     const char *mode = ul_node_get_string(info, "mode", "DCR");
     ul_value_id g = ul_gradient_of(gradient, 0);
-    ul_node_id node = ul_gradient_begin(gradient, op, &g, 1, 1);
+    ul_node_id node = ul_build_node(&gradient->build, op, &g, 1, 1);
     ul_node_set_int(gradient->graph, node, "blocksize", size);
     ul_node_set_string(gradient->graph, node, "mode", mode);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;
 }
 

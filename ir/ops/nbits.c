@@ -222,7 +222,7 @@ enum ul_status ul_gradient_matmul_nbits(struct ul_gradient *gradient)
     if (!ul_gradient_wanted(gradient, UL_NBITS_A))
         return UL_OK;
     ul_node_id made = ul_gradient_begin_like(gradient, UL_OP_MatMulNBitsGradient, inputs, count, 1);
-    ul_gradient_give(gradient, UL_NBITS_A, ul_gradient_infer(gradient, made));
+    ul_gradient_give(gradient, UL_NBITS_A, ul_build_infer(&gradient->build, made));
     return UL_OK;
 }
 

@@ -61,9 +61,9 @@ static uint32_t repeated_mask(const struct ul_gradient *gradient, const struct v
 static void give_sum(struct ul_gradient *gradient, uint32_t input, ul_value_id sum)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, input));
-    sum = ul_gradient_reshape(gradient, sum, &type);
+    sum = ul_build_reshape_to(&gradient->build, sum, &type);
     if (ul_gradient_type(gradient, sum).dtype != type.dtype)
-        sum = ul_gradient_cast_to(gradient, sum, type.dtype);
+        sum = ul_build_cast(&gradient->build, sum, type.dtype);
     ul_gradient_give(gradient, input, sum);
 }
 
@@ -71,7 +71,7 @@ static void give_affine(struct ul_gradient *gradient, const struct view *view, u
                         ul_value_id share)
 {
     uint32_t mask = repeated_mask(gradient, view, input);
-    give_sum(gradient, input, ul_gradient_sum(gradient, share, mask));
+    give_sum(gradient, input, ul_build_sum(&gradient->build, share, mask));
 }
 
 void ul_gradient_norm_sums(struct ul_gradient *gradient, const ul_value_id inputs[4], uint32_t mask,
@@ -82,10 +82,10 @@ void ul_gradient_norm_sums(struct ul_gradient *gradient, const ul_value_id input
     for (uint32_t d = 0; d < UL_LIMIT_RANK; d++)
         if ((mask >> d & 1u) != 0)
             axes[axis_count++] = d;
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_NormalizationSums, inputs,
-                                        inputs[3] != UL_NONE ? 4 : 3, count);
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_NormalizationSums, inputs,
+                                    inputs[3] != UL_NONE ? 4 : 3, count);
     ul_node_set_ints(gradient->graph, node, "axes", axes, axis_count);
-    (void)ul_gradient_infer(gradient, node);
+    (void)ul_build_infer(&gradient->build, node);
     for (uint32_t i = 0; i < count; i++)
         sums[i] = gradient->graph->nodes[node].outputs[i];
 }
@@ -99,11 +99,11 @@ static ul_node_id begin_kernel(struct ul_gradient *gradient, const struct view *
         if ((view->mask >> d & 1u) != 0)
             axes[count++] = d;
     double epsilon = ul_node_get_float(ul_gradient_node(gradient), "epsilon", DEFAULT_EPSILON);
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_NormalizationGradient, inputs,
-                                        inputs[UL_NORM_SCALE] != UL_NONE ? 3 : 2,
-                                        !has_statistics    ? 1
-                                        : view->is_centred ? 3
-                                                           : 2);
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_NormalizationGradient, inputs,
+                                    inputs[UL_NORM_SCALE] != UL_NONE ? 3 : 2,
+                                    !has_statistics    ? 1
+                                    : view->is_centred ? 3
+                                                       : 2);
     ul_node_set_ints(gradient->graph, node, "axes", axes, count);
     ul_node_set_int(gradient->graph, node, "centred", view->is_centred);
     ul_node_set_float(gradient->graph, node, "epsilon", epsilon);
@@ -145,24 +145,26 @@ static void give_scale(struct ul_gradient *gradient, const struct view *view, ul
     ul_value_id x = made->inputs[UL_NORM_X], g = made->inputs[UL_NORM_G];
     ul_value_id inverse = made->outputs[UL_NORM_INVERSE];
     if (view->is_centred)
-        x = ul_gradient_binary(gradient, UL_OP_Sub, x, made->outputs[UL_NORM_MEAN]);
-    x = ul_gradient_binary(gradient, UL_OP_Mul, x, inverse);
+        x = ul_build_binary(&gradient->build, UL_OP_Sub, x, made->outputs[UL_NORM_MEAN]);
+    x = ul_build_binary(&gradient->build, UL_OP_Mul, x, inverse);
     if (ul_gradient_type(gradient, x).dtype != ul_gradient_type(gradient, g).dtype)
-        x = ul_gradient_cast_to(gradient, x, ul_gradient_type(gradient, g).dtype);
-    give_affine(gradient, view, 1, ul_gradient_binary(gradient, UL_OP_Mul, g, x));
+        x = ul_build_cast(&gradient->build, x, ul_gradient_type(gradient, g).dtype);
+    give_affine(gradient, view, 1, ul_build_binary(&gradient->build, UL_OP_Mul, g, x));
 }
 
 static void give_all(struct ul_gradient *gradient, const struct view *view)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
-    ul_value_id g = ul_gradient_reshape(gradient, ul_gradient_of(gradient, 0), &view->type);
-    ul_value_id x = ul_gradient_reshape(gradient, ul_gradient_input(gradient, 0), &view->type);
+    ul_value_id g = ul_build_reshape_to(&gradient->build, ul_gradient_of(gradient, 0), &view->type);
+    ul_value_id x =
+        ul_build_reshape_to(&gradient->build, ul_gradient_input(gradient, 0), &view->type);
     ul_value_id inputs[3] = {x, g, ul_gradient_input(gradient, 1)};
     bool has_scale = inputs[UL_NORM_SCALE] != UL_NONE,
          wants_scale = ul_gradient_wanted(gradient, 1);
     if (has_scale) {
         struct ul_type affine = affine_type(gradient, view, 1);
-        inputs[UL_NORM_SCALE] = ul_gradient_reshape(gradient, inputs[UL_NORM_SCALE], &affine);
+        inputs[UL_NORM_SCALE] =
+            ul_build_reshape_to(&gradient->build, inputs[UL_NORM_SCALE], &affine);
     }
     bool is_joined = sums_are_joined(gradient, view);
     if (!is_joined && ul_gradient_wanted(gradient, 2))
@@ -170,13 +172,13 @@ static void give_all(struct ul_gradient *gradient, const struct view *view)
     if (!wants_scale && !ul_gradient_wanted(gradient, 0))
         return;
     ul_node_id node = begin_kernel(gradient, view, inputs, wants_scale);
-    ul_value_id dx = ul_gradient_infer(gradient, node);
+    ul_value_id dx = ul_build_infer(&gradient->build, node);
     if (is_joined)
         give_sums(gradient, view, node);
     else if (wants_scale)
         give_scale(gradient, view, node);
     if (ul_gradient_wanted(gradient, 0))
-        ul_gradient_give(gradient, 0, ul_gradient_reshape(gradient, dx, &type));
+        ul_gradient_give(gradient, 0, ul_build_reshape_to(&gradient->build, dx, &type));
 }
 
 static uint32_t count_readers(const struct ul_graph *graph, ul_value_id value)

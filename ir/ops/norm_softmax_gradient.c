@@ -72,6 +72,6 @@ enum ul_status ul_gradient_softmax(struct ul_gradient *gradient)
     bool is_log = ul_gradient_node(gradient)->op == UL_OP_LogSoftmax;
     enum ul_op op = is_log ? UL_OP_LogSoftmaxGradient : UL_OP_SoftmaxGradient;
     ul_node_id node = ul_gradient_begin_like(gradient, op, inputs, 2, 1);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;
 }

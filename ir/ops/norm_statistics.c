@@ -205,14 +205,14 @@ enum ul_status ul_gradient_moments(struct ul_gradient *gradient)
     double count = (double)ul_type_elements(&type) / (double)type.dims[1];
     ul_value_id share = UL_NONE;
     if (dvariance != UL_NONE) {
-        ul_value_id factor = ul_gradient_scale(gradient, dvariance, 2 / count);
-        ul_value_id centred = ul_gradient_binary(gradient, UL_OP_Sub, x, mean);
-        share = ul_gradient_binary(gradient, UL_OP_Mul, centred, factor);
+        ul_value_id factor = ul_build_scale(&gradient->build, dvariance, 2 / count);
+        ul_value_id centred = ul_build_binary(&gradient->build, UL_OP_Sub, x, mean);
+        share = ul_build_binary(&gradient->build, UL_OP_Mul, centred, factor);
     }
     if (dmean != UL_NONE) {
-        ul_value_id each = ul_gradient_scale(gradient, dmean, 1 / count);
-        share = share == UL_NONE ? ul_gradient_expand(gradient, each, &type)
-                                 : ul_gradient_binary(gradient, UL_OP_Add, share, each);
+        ul_value_id each = ul_build_scale(&gradient->build, dmean, 1 / count);
+        share = share == UL_NONE ? ul_build_expand(&gradient->build, each, &type)
+                                 : ul_build_binary(&gradient->build, UL_OP_Add, share, each);
     }
     ul_gradient_give(gradient, 0, share);
     return UL_OK;
@@ -258,7 +258,8 @@ static void give_channels(struct ul_gradient *gradient, ul_value_id value, ul_va
 {
     struct ul_type type = ul_gradient_type(gradient, value);
     if (gradient->is_wanted(gradient->context, value))
-        gradient->give(gradient->context, value, ul_gradient_reshape(gradient, share, &type));
+        gradient->give(gradient->context, value,
+                       ul_build_reshape_to(&gradient->build, share, &type));
 }
 
 /* All shares at once, those by way of the statistics too. With n = (x - mean) / deviation:
@@ -269,7 +270,7 @@ static void give_batch(struct ul_gradient *gradient, const struct batch *batch)
     const struct ul_node node = *ul_gradient_node(gradient);
     ul_value_id x = node.inputs[0], g = ul_gradient_of(gradient, 0), sums[2];
     struct ul_type type = ul_gradient_type(gradient, x);
-    ul_value_id inverse = ul_gradient_unary(gradient, UL_OP_Reciprocal, batch->deviation);
+    ul_value_id inverse = ul_build_unary(&gradient->build, UL_OP_Reciprocal, batch->deviation);
     const ul_value_id summed[4] = {x, g, inverse, node.inputs[1]};
     ul_gradient_norm_sums(gradient, summed, ul_lanes_all(type.rank) & ~CHANNELS, 2, sums);
     give_channels(gradient, node.inputs[3], sums[UL_NORM_DBIAS]);
@@ -278,10 +279,10 @@ static void give_batch(struct ul_gradient *gradient, const struct batch *batch)
         return;
     const ul_value_id inputs[7] = {
         g, x, node.inputs[1], node.inputs[2], inverse, sums[UL_NORM_DSCALE], sums[UL_NORM_DBIAS]};
-    ul_node_id made = ul_gradient_begin(gradient, UL_OP_NormalizeGradient, inputs, 7, 1);
+    ul_node_id made = ul_build_node(&gradient->build, UL_OP_NormalizeGradient, inputs, 7, 1);
     double count = (double)ul_type_elements(&type) / (double)type.dims[1];
     ul_node_set_float(gradient->graph, made, "share", 1 / count);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, made));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, made));
 }
 
 /* dx = g factor, dbias = sum g, dfactor = sum g (x - mean), dmean = - factor dbias */
@@ -297,19 +298,19 @@ enum ul_status ul_gradient_normalize(struct ul_gradient *gradient)
     uint32_t mask = ul_lanes_all(ul_gradient_type(gradient, x).rank) & ~CHANNELS;
     ul_value_id sum = UL_NONE;
     if (ul_gradient_wanted(gradient, 1) || ul_gradient_wanted(gradient, 3))
-        sum = ul_gradient_sum(gradient, g, mask);
+        sum = ul_build_sum(&gradient->build, g, mask);
     if (ul_gradient_wanted(gradient, 3))
         ul_gradient_give(gradient, 3, sum);
     if (ul_gradient_wanted(gradient, 2)) {
-        ul_value_id centred = ul_gradient_binary(gradient, UL_OP_Sub, x, mean);
-        ul_value_id product = ul_gradient_binary(gradient, UL_OP_Mul, g, centred);
-        ul_gradient_give(gradient, 2, ul_gradient_sum(gradient, product, mask));
+        ul_value_id centred = ul_build_binary(&gradient->build, UL_OP_Sub, x, mean);
+        ul_value_id product = ul_build_binary(&gradient->build, UL_OP_Mul, g, centred);
+        ul_gradient_give(gradient, 2, ul_build_sum(&gradient->build, product, mask));
     }
     if (ul_gradient_wanted(gradient, 1)) {
-        ul_value_id product = ul_gradient_binary(gradient, UL_OP_Mul, sum, factor);
-        ul_gradient_give(gradient, 1, ul_gradient_unary(gradient, UL_OP_Neg, product));
+        ul_value_id product = ul_build_binary(&gradient->build, UL_OP_Mul, sum, factor);
+        ul_gradient_give(gradient, 1, ul_build_unary(&gradient->build, UL_OP_Neg, product));
     }
     if (ul_gradient_wanted(gradient, 0))
-        ul_gradient_give(gradient, 0, ul_gradient_binary(gradient, UL_OP_Mul, g, factor));
+        ul_gradient_give(gradient, 0, ul_build_binary(&gradient->build, UL_OP_Mul, g, factor));
     return UL_OK;
 }

@@ -137,7 +137,7 @@ static ul_value_id unpool(struct ul_gradient *gradient, enum ul_op op, const ul_
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
     ul_node_id node = ul_gradient_begin_like(gradient, op, inputs, input_count, 1);
     ul_node_set_ints(gradient->graph, node, "input_size", type.dims + 2, type.rank - 2);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 /* ---- The largest ---- */
@@ -156,7 +156,7 @@ static ul_value_id find_taps(struct ul_gradient *gradient)
     else
         ul_graph_add_output(graph, taps);
     graph->nodes[taps].op = UL_OP_MaxPoolTaps;
-    ul_gradient_infer(gradient, taps);
+    ul_build_infer(&gradient->build, taps);
     return graph->nodes[taps].outputs[1];
 }
 
@@ -199,8 +199,8 @@ enum ul_status ul_gradient_average_pool(struct ul_gradient *gradient)
         }
         for (uint32_t i = 1; i < sizes.rank; i++)
             sizes.dims[i] = 1;
-        g = ul_gradient_binary(gradient, UL_OP_Div, g,
-                               ul_gradient_constant(gradient, &sizes, numbers));
+        g = ul_build_binary(&gradient->build, UL_OP_Div, g,
+                            ul_build_numbers(&gradient->build, &sizes, numbers));
     }
     ul_gradient_give(gradient, 0, unpool(gradient, UL_OP_UnpoolSum, &g, 1));
     return UL_OK;

@@ -31,7 +31,7 @@ static struct reduction reduction_of(const struct ul_gradient *gradient)
 
 static ul_value_id kept_gradient(struct ul_gradient *gradient, const struct reduction *r)
 {
-    return ul_gradient_reshape(gradient, ul_gradient_of(gradient, 0), &r->kept);
+    return ul_build_reshape_to(&gradient->build, ul_gradient_of(gradient, 0), &r->kept);
 }
 
 enum ul_status ul_gradient_reduce_sum(struct ul_gradient *gradient)
@@ -40,8 +40,8 @@ enum ul_status ul_gradient_reduce_sum(struct ul_gradient *gradient)
     bool is_mean = ul_gradient_node(gradient)->op == UL_OP_ReduceMean;
     ul_value_id g = kept_gradient(gradient, &r);
     if (is_mean)
-        g = ul_gradient_scale(gradient, g, 1 / r.count);
-    ul_gradient_give(gradient, 0, ul_gradient_expand(gradient, g, &r.type));
+        g = ul_build_scale(&gradient->build, g, 1 / r.count);
+    ul_gradient_give(gradient, 0, ul_build_expand(&gradient->build, g, &r.type));
     return UL_OK;
 }
 
@@ -49,8 +49,8 @@ enum ul_status ul_gradient_reduce_sum(struct ul_gradient *gradient)
 enum ul_status ul_gradient_reduce(struct ul_gradient *gradient)
 {
     struct reduction r = reduction_of(gradient);
-    ul_value_id y = ul_gradient_reshape(gradient, ul_gradient_output(gradient, 0), &r.kept);
-    ul_value_id g = ul_gradient_expand(gradient, kept_gradient(gradient, &r), &r.type);
+    ul_value_id y = ul_build_reshape_to(&gradient->build, ul_gradient_output(gradient, 0), &r.kept);
+    ul_value_id g = ul_build_expand(&gradient->build, kept_gradient(gradient, &r), &r.type);
     ul_gradient_give(gradient, 0, ul_gradient_expression_of(gradient, 0, g, y));
     return UL_OK;
 }
@@ -58,13 +58,14 @@ enum ul_status ul_gradient_reduce(struct ul_gradient *gradient)
 /* The gradient goes to all elements that equal the result, in equal parts. */
 static void give_extreme(struct ul_gradient *gradient, const struct reduction *r)
 {
-    ul_value_id y = ul_gradient_reshape(gradient, ul_gradient_output(gradient, 0), &r->kept);
+    ul_value_id y =
+        ul_build_reshape_to(&gradient->build, ul_gradient_output(gradient, 0), &r->kept);
     ul_value_id x = ul_gradient_input(gradient, 0), g = kept_gradient(gradient, r);
-    ul_value_id chosen = ul_gradient_cast_to(
-        gradient, ul_gradient_binary(gradient, UL_OP_Equal, x, y), r->type.dtype);
-    ul_value_id count = ul_gradient_sum(gradient, chosen, r->mask);
-    g = ul_gradient_binary(gradient, UL_OP_Div, g, count);
-    ul_gradient_give(gradient, 0, ul_gradient_binary(gradient, UL_OP_Mul, chosen, g));
+    ul_value_id chosen = ul_build_cast(
+        &gradient->build, ul_build_binary(&gradient->build, UL_OP_Equal, x, y), r->type.dtype);
+    ul_value_id count = ul_build_sum(&gradient->build, chosen, r->mask);
+    g = ul_build_binary(&gradient->build, UL_OP_Div, g, count);
+    ul_gradient_give(gradient, 0, ul_build_binary(&gradient->build, UL_OP_Mul, chosen, g));
 }
 
 enum ul_status ul_gradient_reduce_extreme(struct ul_gradient *gradient)
@@ -89,15 +90,15 @@ enum ul_status ul_gradient_global_average_pool(struct ul_gradient *gradient)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
     double count = (double)ul_lanes_product(type.dims, type.rank, ul_lanes_all(type.rank) & ~3u);
-    ul_value_id g = ul_gradient_scale(gradient, ul_gradient_of(gradient, 0), 1 / count);
-    ul_gradient_give(gradient, 0, ul_gradient_expand(gradient, g, &type));
+    ul_value_id g = ul_build_scale(&gradient->build, ul_gradient_of(gradient, 0), 1 / count);
+    ul_gradient_give(gradient, 0, ul_build_expand(&gradient->build, g, &type));
     return UL_OK;
 }
 
 enum ul_status ul_gradient_global_lp_pool(struct ul_gradient *gradient)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
-    ul_value_id g = ul_gradient_expand(gradient, ul_gradient_of(gradient, 0), &type);
+    ul_value_id g = ul_build_expand(&gradient->build, ul_gradient_of(gradient, 0), &type);
     ul_gradient_give(gradient, 0, ul_gradient_expression(gradient, 0, g));
     return UL_OK;
 }
@@ -109,10 +110,10 @@ static ul_value_id product_beside(struct ul_gradient *gradient, ul_value_id x, u
                                   bool behind)
 {
     const ul_value_id inputs[2] = {x, axis};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_CumProd, inputs, 2, 1);
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_CumProd, inputs, 2, 1);
     ul_node_set_int(gradient->graph, node, "exclusive", 1);
     ul_node_set_int(gradient->graph, node, "reverse", behind);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 /* The product of all other elements, without a division; each row has one result. */
@@ -129,18 +130,19 @@ enum ul_status ul_gradient_reduce_prod(struct ul_gradient *gradient)
                 perm[count++] = d;
                 rows.dims[turn] *= r.type.dims[d];
             }
-    ul_value_id x = ul_gradient_transpose_of(gradient, ul_gradient_input(gradient, 0), perm);
+    ul_value_id x = ul_build_transpose(&gradient->build, ul_gradient_input(gradient, 0), perm);
     struct ul_type turned = ul_gradient_type(gradient, x);
     const int64_t last = 1;
-    ul_value_id axis = ul_gradient_ints(gradient, 1, &last);
-    x = ul_gradient_reshape(gradient, x, &rows);
+    ul_value_id axis = ul_build_ints(gradient->graph, "", 1, &last);
+    x = ul_build_reshape_to(&gradient->build, x, &rows);
     ul_value_id others =
-        ul_gradient_binary(gradient, UL_OP_Mul, product_beside(gradient, x, axis, false),
-                           product_beside(gradient, x, axis, true));
-    others =
-        ul_gradient_transpose_of(gradient, ul_gradient_reshape(gradient, others, &turned), back);
-    ul_gradient_give(gradient, 0,
-                     ul_gradient_binary(gradient, UL_OP_Mul, others, kept_gradient(gradient, &r)));
+        ul_build_binary(&gradient->build, UL_OP_Mul, product_beside(gradient, x, axis, false),
+                        product_beside(gradient, x, axis, true));
+    others = ul_build_transpose(&gradient->build,
+                                ul_build_reshape_to(&gradient->build, others, &turned), back);
+    ul_gradient_give(
+        gradient, 0,
+        ul_build_binary(&gradient->build, UL_OP_Mul, others, kept_gradient(gradient, &r)));
     return UL_OK;
 }
 
@@ -154,7 +156,7 @@ enum ul_status ul_gradient_cum_sum(struct ul_gradient *gradient)
     ul_node_id node =
         ul_gradient_begin_like(gradient, ul_gradient_node(gradient)->op, inputs, 2, 1);
     ul_node_set_int(gradient->graph, node, "reverse", !reverse);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;
 }
 
@@ -164,11 +166,11 @@ enum ul_status ul_gradient_cum_prod(struct ul_gradient *gradient)
     ul_value_id x = ul_gradient_input(gradient, 0), axis = ul_gradient_input(gradient, 1);
     const ul_value_id inputs[4] = {ul_gradient_of(gradient, 0), axis, x,
                                    product_beside(gradient, x, axis, reverse)};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_CumProdGradient, inputs, 4, 1);
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_CumProdGradient, inputs, 4, 1);
     bool exclusive = ul_node_get_int(ul_gradient_node(gradient), "exclusive", 0) != 0;
     ul_node_set_int(gradient->graph, node, "exclusive", exclusive);
     ul_node_set_int(gradient->graph, node, "reverse", reverse);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;
 }
 

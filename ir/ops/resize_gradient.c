@@ -119,11 +119,11 @@ static ul_value_id band_product(struct ul_gradient *gradient, ul_value_id g, uin
             weights[i * width + t] =
                 ul_tensor_get_float(matrix, (uint64_t)(i * columns + first[i] + t));
     }
-    const ul_value_id inputs[3] = {g, ul_gradient_ints(gradient, (uint32_t)rows, first),
-                                   ul_gradient_constant(gradient, &type, weights)};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_BandProduct, inputs, 3, 1);
+    const ul_value_id inputs[3] = {g, ul_build_ints(gradient->graph, "", (uint32_t)rows, first),
+                                   ul_build_numbers(&gradient->build, &type, weights)};
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_BandProduct, inputs, 3, 1);
     ul_node_set_int(gradient->graph, node, "axis", axis);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 enum ul_status ul_gradient_resize(struct ul_gradient *gradient)

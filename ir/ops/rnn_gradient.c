@@ -57,12 +57,12 @@ static ul_value_id shape(struct shares *s, ul_value_id value, uint32_t rank, int
     type.dims[0] = a;
     type.dims[1] = b;
     type.dims[2] = c;
-    return ul_gradient_reshape(s->gradient, value, &type);
+    return ul_build_reshape_to(&s->gradient->build, value, &type);
 }
 
 static ul_value_id product(struct shares *s, ul_value_id a, ul_value_id b)
 {
-    return ul_gradient_binary(s->gradient, UL_OP_MatMul, a, b);
+    return ul_build_binary(&s->gradient->build, UL_OP_MatMul, a, b);
 }
 
 /* W for a direction: [rows, inputs]. */
@@ -71,7 +71,7 @@ static ul_value_id weight_of(struct shares *s, int64_t d)
     const struct ul_rnn *rnn = &s->rnn;
     ul_value_id w = ul_gradient_input(s->gradient, UL_RNN_W);
     if (rnn->directions > 1)
-        w = ul_gradient_slice(s->gradient, w, 0, d, d + 1);
+        w = ul_build_slice(&s->gradient->build, w, 0, d, d + 1);
     return shape(s, w, 2, rnn->gates * rnn->hidden, rnn->inputs, 0);
 }
 
@@ -80,13 +80,13 @@ static ul_value_id products(struct shares *s, int64_t d)
 {
     const struct ul_rnn *rnn = &s->rnn;
     int64_t rows = rnn->gates * rnn->hidden;
-    ul_value_id made = product(s, s->x, ul_gradient_swap(s->gradient, weight_of(s, d)));
+    ul_value_id made = product(s, s->x, ul_build_swap(&s->gradient->build, weight_of(s, d)));
     ul_value_id bias = ul_gradient_input(s->gradient, UL_RNN_BIAS);
     if (bias != UL_NONE) {
         if (rnn->directions > 1)
-            bias = ul_gradient_slice(s->gradient, bias, 0, d, d + 1);
-        bias = ul_gradient_slice(s->gradient, bias, 1, 0, rows);
-        made = ul_gradient_binary(s->gradient, UL_OP_Add, made, bias);
+            bias = ul_build_slice(&s->gradient->build, bias, 0, d, d + 1);
+        bias = ul_build_slice(&s->gradient->build, bias, 1, 0, rows);
+        made = ul_build_binary(&s->gradient->build, UL_OP_Add, made, bias);
     }
     return shape(s, made, 3, rnn->steps, rnn->batch, rows);
 }
@@ -108,7 +108,7 @@ static ul_node_id begin_kernel(struct shares *s, int64_t d)
         outputs = UL_RNN_OUT_PEEPHOLES + 1;
     ul_node_id node = ul_gradient_begin_like(gradient, op, inputs, UL_RNN_GRADIENT_INPUTS, outputs);
     ul_node_set_int(gradient->graph, node, "ul_direction", d);
-    (void)ul_gradient_infer(gradient, node);
+    (void)ul_build_infer(&gradient->build, node);
     return node;
 }
 
@@ -118,9 +118,9 @@ static ul_value_id seen_by_r(struct shares *s, ul_value_id gates, ul_value_id ot
     int64_t hidden = s->rnn.hidden, count = s->rnn.steps * s->rnn.batch;
     if (s->op != UL_OP_GRU || !s->is_linear)
         return gates;
-    const ul_value_id parts[2] = {ul_gradient_slice(s->gradient, gates, 1, 0, 2 * hidden),
+    const ul_value_id parts[2] = {ul_build_slice(&s->gradient->build, gates, 1, 0, 2 * hidden),
                                   shape(s, other, 2, count, hidden, 0)};
-    return ul_gradient_concat(s->gradient, parts, 2, 1);
+    return ul_build_concat(&s->gradient->build, parts, 2, 1, NULL);
 }
 
 /* [rows, hidden] */
@@ -129,14 +129,14 @@ static ul_value_id recurrent_share(struct shares *s, ul_value_id seen, ul_value_
 {
     int64_t hidden = s->rnn.hidden, count = s->rnn.steps * s->rnn.batch;
     states = shape(s, states, 2, count, hidden, 0);
-    seen = ul_gradient_swap(s->gradient, seen);
+    seen = ul_build_swap(&s->gradient->build, seen);
     if (s->op != UL_OP_GRU || s->is_linear)
         return product(s, seen, states);
     const ul_value_id parts[2] = {
-        product(s, ul_gradient_slice(s->gradient, seen, 0, 0, 2 * hidden), states),
-        product(s, ul_gradient_slice(s->gradient, seen, 0, 2 * hidden, 3 * hidden),
+        product(s, ul_build_slice(&s->gradient->build, seen, 0, 0, 2 * hidden), states),
+        product(s, ul_build_slice(&s->gradient->build, seen, 0, 2 * hidden, 3 * hidden),
                 shape(s, other, 2, count, hidden, 0))};
-    return ul_gradient_concat(s->gradient, parts, 2, 0);
+    return ul_build_concat(&s->gradient->build, parts, 2, 0, NULL);
 }
 
 static void form_direction(struct shares *s, int64_t d)
@@ -152,21 +152,21 @@ static void form_direction(struct shares *s, int64_t d)
     ul_value_id seen = seen_by_r(s, gates, made[3]);
     if (ul_gradient_wanted(gradient, UL_RNN_X)) {
         ul_value_id share = product(s, gates, weight_of(s, d));
-        s->of_x = d == 0 ? share : ul_gradient_binary(gradient, UL_OP_Add, s->of_x, share);
+        s->of_x = d == 0 ? share : ul_build_binary(&gradient->build, UL_OP_Add, s->of_x, share);
     }
     if (ul_gradient_wanted(gradient, UL_RNN_W))
-        s->of[UL_RNN_W][d] = product(s, ul_gradient_swap(gradient, gates), s->x);
+        s->of[UL_RNN_W][d] = product(s, ul_build_swap(&gradient->build, gates), s->x);
     if (ul_gradient_wanted(gradient, UL_RNN_R))
         s->of[UL_RNN_R][d] = recurrent_share(s, seen, made[1], made[3]);
     if (ul_gradient_wanted(gradient, UL_RNN_BIAS)) {
-        const ul_value_id parts[2] = {ul_gradient_sum(gradient, gates, 1),
-                                      ul_gradient_sum(gradient, seen, 1)};
-        s->of[UL_RNN_BIAS][d] = ul_gradient_concat(gradient, parts, 2, 1);
+        const ul_value_id parts[2] = {ul_build_sum(&gradient->build, gates, 1),
+                                      ul_build_sum(&gradient->build, seen, 1)};
+        s->of[UL_RNN_BIAS][d] = ul_build_concat(&gradient->build, parts, 2, 1, NULL);
     }
     if (ul_gradient_wanted(gradient, UL_RNN_PEEPHOLE)) {
         ul_value_id peepholes = made[UL_RNN_OUT_PEEPHOLES];
         peepholes = shape(s, peepholes, 2, rnn->steps * rnn->batch, 3 * rnn->hidden, 0);
-        s->of[UL_RNN_PEEPHOLE][d] = ul_gradient_sum(gradient, peepholes, 1);
+        s->of[UL_RNN_PEEPHOLE][d] = ul_build_sum(&gradient->build, peepholes, 1);
     }
     s->of[UL_RNN_INITIAL_H][d] = made[2];
     s->of[UL_RNN_INITIAL_C][d] = made[3];
@@ -182,9 +182,10 @@ static void give_directions(struct shares *s, uint32_t input, uint32_t axis)
     one = ul_gradient_type(gradient, ul_gradient_input(gradient, input));
     one.dims[axis] = 1;
     for (int64_t d = 0; d < s->rnn.directions; d++)
-        s->of[input][d] = ul_gradient_reshape(gradient, s->of[input][d], &one);
-    ul_gradient_give(gradient, input,
-                     ul_gradient_concat(gradient, s->of[input], (uint32_t)s->rnn.directions, axis));
+        s->of[input][d] = ul_build_reshape_to(&gradient->build, s->of[input][d], &one);
+    ul_gradient_give(
+        gradient, input,
+        ul_build_concat(&gradient->build, s->of[input], (uint32_t)s->rnn.directions, axis, NULL));
 }
 
 static void give_all(struct shares *s)
@@ -194,7 +195,7 @@ static void give_all(struct shares *s)
     if (ul_gradient_wanted(s->gradient, UL_RNN_X)) {
         ul_value_id x = shape(s, s->of_x, 3, rnn->steps, rnn->batch, rnn->inputs);
         if (rnn->batch_first)
-            x = ul_gradient_transpose_of(s->gradient, x, turned);
+            x = ul_build_transpose(&s->gradient->build, x, turned);
         ul_gradient_give(s->gradient, UL_RNN_X, x);
     }
     give_directions(s, UL_RNN_W, 0);
@@ -221,7 +222,7 @@ enum ul_status ul_gradient_rnn(struct ul_gradient *gradient)
         return ul_gradient_unsupported(gradient, "has no steps or no sequences");
     s.x = node->inputs[UL_RNN_X];
     if (s.rnn.batch_first)
-        s.x = ul_gradient_transpose_of(gradient, s.x, turned);
+        s.x = ul_build_transpose(&gradient->build, s.x, turned);
     s.x = shape(&s, s.x, 2, s.rnn.steps * s.rnn.batch, s.rnn.inputs, 0);
     for (int64_t d = 0; d < s.rnn.directions; d++)
         form_direction(&s, d);

@@ -405,11 +405,11 @@ enum ul_status ul_gradient_roi_align(struct ul_gradient *gradient)
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
     if (ul_node_choice(ul_gradient_node(gradient), "mode", roi_modes) != 0)
         return ul_gradient_unsupported(gradient, "the mode max has no gradient rule");
-    const ul_value_id inputs[4] = {ul_gradient_zeros(gradient, &type),
+    const ul_value_id inputs[4] = {ul_build_zeros(&gradient->build, &type),
                                    ul_gradient_input(gradient, 1), ul_gradient_input(gradient, 2),
                                    ul_gradient_of(gradient, 0)};
     ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_RoiAlignGradient, inputs, 4, 1);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;
 }
 
@@ -418,6 +418,6 @@ enum ul_status ul_gradient_max_roi_pool(struct ul_gradient *gradient)
     const ul_value_id inputs[3] = {ul_gradient_input(gradient, 0), ul_gradient_input(gradient, 1),
                                    ul_gradient_of(gradient, 0)};
     ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_MaxRoiPoolGradient, inputs, 3, 1);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;
 }

@@ -112,12 +112,12 @@ enum ul_status ul_gradient_max_unpool(struct ul_gradient *gradient)
     ul_value_id g = ul_gradient_of(gradient, 0);
     for (uint32_t d = 0; d < x.rank; d++)
         if (ul_gradient_type(gradient, g).dims[d] != pooled.dims[d])
-            g = ul_gradient_slice(gradient, g, d, 0, pooled.dims[d]);
+            g = ul_build_slice(&gradient->build, g, d, 0, pooled.dims[d]);
     struct ul_type flat = {
         .dtype = x.dtype, .rank = 1, .dims = {(int64_t)ul_type_elements(&pooled)}};
-    g = ul_gradient_reshape(gradient, g, &flat);
+    g = ul_build_reshape_to(&gradient->build, g, &flat);
     ul_gradient_give(
         gradient, X,
-        ul_gradient_binary(gradient, UL_OP_Gather, g, ul_gradient_input(gradient, PLACES)));
+        ul_build_binary(&gradient->build, UL_OP_Gather, g, ul_gradient_input(gradient, PLACES)));
     return UL_OK;
 }

@@ -26,11 +26,11 @@ static ul_value_id transform(struct ul_gradient *gradient, ul_value_id g, uint32
                              bool inverse, bool onesided)
 {
     const int64_t at = axis;
-    const ul_value_id inputs[3] = {g, UL_NONE, ul_gradient_ints(gradient, 1, &at)};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_DFT, inputs, 3, 1);
+    const ul_value_id inputs[3] = {g, UL_NONE, ul_build_ints(gradient->graph, "", 1, &at)};
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_DFT, inputs, 3, 1);
     ul_node_set_int(gradient->graph, node, "inverse", inverse);
     ul_node_set_int(gradient->graph, node, "onesided", onesided);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 /* Pads with zeros at the end, or cuts, so that a dimension is `size` long. */
@@ -38,7 +38,7 @@ static ul_value_id resized(struct ul_gradient *gradient, ul_value_id g, uint32_t
 {
     int64_t none[UL_LIMIT_RANK] = {0}, end[UL_LIMIT_RANK] = {0};
     end[axis] = size - ul_gradient_type(gradient, g).dims[axis];
-    return ul_gradient_pad(gradient, g, none, end);
+    return ul_build_pad(&gradient->build, g, none, end);
 }
 
 /* Goes back through a transform of `length` elements, of whose results only the first ones are
@@ -47,7 +47,7 @@ static ul_value_id transform_back(struct ul_gradient *gradient, ul_value_id g, u
                                   int64_t length, bool inverse)
 {
     g = transform(gradient, resized(gradient, g, axis, length), axis, !inverse, false);
-    return ul_gradient_scale(gradient, g, inverse ? 1 / (double)length : (double)length);
+    return ul_build_scale(&gradient->build, g, inverse ? 1 / (double)length : (double)length);
 }
 
 /* Goes back from a real result to half a spectrum: an element that also stands for its conjugate
@@ -64,8 +64,8 @@ static ul_value_id half_back(struct ul_gradient *gradient, ul_value_id g, uint32
     double *factors = UL_NEW_ARRAY(gradient->scratch, double, (uint64_t)type.dims[axis] + 1);
     for (int64_t i = 0; i < type.dims[axis]; i++)
         factors[i] = (i > 0 && 2 * i < length ? 2.0 : 1.0) / (double)length;
-    return ul_gradient_binary(gradient, UL_OP_Mul, g,
-                              ul_gradient_constant(gradient, &shape, factors));
+    return ul_build_binary(&gradient->build, UL_OP_Mul, g,
+                           ul_build_numbers(&gradient->build, &shape, factors));
 }
 
 enum ul_status ul_gradient_dft(struct ul_gradient *gradient)
@@ -96,14 +96,15 @@ static ul_value_id add_frames(struct ul_gradient *gradient, ul_value_id frames, 
     for (int64_t i = 0; i < count; i++)
         places[i] = i / from.dims[2] * step + i % from.dims[2];
     flat.dims[1] = count;
-    ul_value_id list = ul_gradient_ints(gradient, (uint32_t)count, places);
-    list = ul_gradient_expand(gradient, ul_gradient_reshape(gradient, list, &row), &flat);
-    const ul_value_id inputs[3] = {ul_gradient_zeros(gradient, signal), list,
-                                   ul_gradient_reshape(gradient, frames, &flat)};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_ScatterElements, inputs, 3, 1);
+    ul_value_id list = ul_build_ints(gradient->graph, "", (uint32_t)count, places);
+    list =
+        ul_build_expand(&gradient->build, ul_build_reshape_to(&gradient->build, list, &row), &flat);
+    const ul_value_id inputs[3] = {ul_build_zeros(&gradient->build, signal), list,
+                                   ul_build_reshape_to(&gradient->build, frames, &flat)};
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_ScatterElements, inputs, 3, 1);
     ul_node_set_int(gradient->graph, node, "axis", 1);
     ul_node_set_string(gradient->graph, node, "reduction", "add");
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 enum ul_status ul_gradient_stft(struct ul_gradient *gradient)
@@ -120,8 +121,8 @@ enum ul_status ul_gradient_stft(struct ul_gradient *gradient)
     if (window != UL_NONE) {
         const struct ul_type column = {.dtype = type.dtype, .rank = 2, .dims = {length, 1}};
         window = resized(gradient, window, 0, length);
-        g = ul_gradient_binary(gradient, UL_OP_Mul, g,
-                               ul_gradient_reshape(gradient, window, &column));
+        g = ul_build_binary(&gradient->build, UL_OP_Mul, g,
+                            ul_build_reshape_to(&gradient->build, window, &column));
     }
     ul_gradient_give(gradient, SIGNAL, add_frames(gradient, g, step, &type));
     return UL_OK;
@@ -140,11 +141,11 @@ static ul_value_id leave_out(struct ul_gradient *gradient, ul_value_id value, ui
         int64_t left = i / (size - 1), at = i % (size - 1);
         others[i] = at < left ? at : at + 1;
     }
-    ul_value_id list = ul_gradient_ints(gradient, (uint32_t)count, others);
-    const ul_value_id inputs[2] = {value, ul_gradient_reshape(gradient, list, &shape)};
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Gather, inputs, 2, 1);
+    ul_value_id list = ul_build_ints(gradient->graph, "", (uint32_t)count, others);
+    const ul_value_id inputs[2] = {value, ul_build_reshape_to(&gradient->build, list, &shape)};
+    ul_node_id node = ul_build_node(&gradient->build, UL_OP_Gather, inputs, 2, 1);
     ul_node_set_int(gradient->graph, node, "axis", axis);
-    return ul_gradient_infer(gradient, node);
+    return ul_build_infer(&gradient->build, node);
 }
 
 /* The gradient of an element is the determinant of the other rows and columns, with its sign.
@@ -156,7 +157,7 @@ enum ul_status ul_gradient_det(struct ul_gradient *gradient)
     uint32_t rows = type.rank - 2;
     int64_t size = type.dims[rows], perm[UL_LIMIT_RANK];
     kept.dims[rows] = kept.dims[rows + 1] = 1;
-    ul_value_id g = ul_gradient_reshape(gradient, ul_gradient_of(gradient, 0), &kept);
+    ul_value_id g = ul_build_reshape_to(&gradient->build, ul_gradient_of(gradient, 0), &kept);
     if (size > MAX_SIZE || type.rank + 2 > UL_LIMIT_RANK)
         return ul_gradient_unsupported(gradient,
                                        "has a gradient rule for matrices up to %d and "
@@ -169,15 +170,15 @@ enum ul_status ul_gradient_det(struct ul_gradient *gradient)
             perm[d] = d;
         perm[rows + 1] = rows + 2;
         perm[rows + 2] = rows + 1;
-        minors = ul_gradient_unary(gradient, UL_OP_Det,
-                                   ul_gradient_transpose_of(gradient, minors, perm));
+        minors = ul_build_unary(&gradient->build, UL_OP_Det,
+                                ul_build_transpose(&gradient->build, minors, perm));
         const struct ul_type board = {.dtype = type.dtype, .rank = 2, .dims = {size, size}};
         double *signs = UL_NEW_ARRAY(gradient->scratch, double, (uint64_t)(size * size));
         for (int64_t i = 0; i < size * size; i++)
             signs[i] = (i / size + i % size) % 2 == 0 ? 1 : -1;
-        minors = ul_gradient_binary(gradient, UL_OP_Mul, minors,
-                                    ul_gradient_constant(gradient, &board, signs));
-        g = ul_gradient_binary(gradient, UL_OP_Mul, minors, g);
+        minors = ul_build_binary(&gradient->build, UL_OP_Mul, minors,
+                                 ul_build_numbers(&gradient->build, &board, signs));
+        g = ul_build_binary(&gradient->build, UL_OP_Mul, minors, g);
     }
     ul_gradient_give(gradient, 0, g);
     return UL_OK;

@@ -14,15 +14,15 @@ enum ul_status ul_gradient_top_k(struct ul_gradient *gradient)
         const ul_value_id inputs[2] = {node->inputs[0], node->inputs[1]};
         ul_node_id again =
             ul_gradient_begin_like(gradient, ul_gradient_node(gradient)->op, inputs, 2, 2);
-        (void)ul_gradient_infer(gradient, again);
+        (void)ul_build_infer(&gradient->build, again);
         places = gradient->graph->nodes[again].outputs[1];
     }
-    const ul_value_id inputs[3] = {ul_gradient_zeros(gradient, &type), places,
+    const ul_value_id inputs[3] = {ul_build_zeros(&gradient->build, &type), places,
                                    ul_gradient_of(gradient, 0)};
     if (inputs[2] == UL_NONE)
         return UL_OK;
-    ul_node_id made = ul_gradient_begin(gradient, UL_OP_ScatterElements, inputs, 3, 1);
+    ul_node_id made = ul_build_node(&gradient->build, UL_OP_ScatterElements, inputs, 3, 1);
     ul_node_set_int(gradient->graph, made, "axis", axis);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, made));
+    ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, made));
     return UL_OK;
 }

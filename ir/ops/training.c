@@ -153,7 +153,7 @@ enum ul_status ul_gradient_known(struct ul_gradient *gradient)
             continue;
         ul_value_id known = ul_gradient_input(gradient, i + 1);
         ul_gradient_give(gradient, i,
-                         is_one ? known : ul_gradient_binary(gradient, UL_OP_Mul, known, g));
+                         is_one ? known : ul_build_binary(&gradient->build, UL_OP_Mul, known, g));
     }
     return UL_OK;
 }
