@@ -9,6 +9,7 @@
 #define UL_FRONTEND_INTERNAL_H
 
 #include "frontend/frontend.h"
+#include "ir/build.h"
 #include "onnx.pb-c.h"
 
 /* wire.c: the scan over the protobuf's bytes that comes before decoding. */
@@ -189,6 +190,8 @@ struct ul_old_node {
     const Onnx__GraphProto *graphs[2]; /* in the order of the node's blocks */
     ul_node_id emitted;                /* the node that owns the blocks; UL_NONE before */
     bool finished;                     /* results are set; nothing is left to emit */
+    struct ul_build build;             /* of ul_old_build */
+    struct ul_row *row;                /* that is being applied, or NULL (rows.h) */
 };
 
 /* tensor.c */
@@ -403,6 +406,8 @@ void ul_old_set_input(struct ul_old_node *node, uint32_t index, ul_value_id valu
 ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, uint32_t count);
 ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int64_t value);
 ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, double value);
+/* What nodes beside the one at hand are built with, behind all others: name/Op, types not known. */
+struct ul_build *ul_old_build(struct ul_old_node *node);
 /* Emits a node of ai.onnx beside the one at hand and gives its output. Absent inputs are UL_NONE;
  * int attributes alone: name, value. */
 struct ul_int_attr {

@@ -38,7 +38,7 @@ void ul_old_invalid(struct ul_old_node *node, const char *reason)
 
 /* Why the shape of a value is not known though those of the inputs are: what the first node on the
  * way to it says, whose own inputs are known. */
-static const char *why_unknown(struct ul_old_node *node, ul_value_id value)
+const char *ul_old_why_unknown(struct ul_old_node *node, ul_value_id value)
 {
     struct ul_graph *graph = node->builder->graph;
     struct ul_arena *scratch = node->builder->scratch;
@@ -73,7 +73,7 @@ bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, stru
     if (!ul_type_known(type)) {
         const char *why = builder->has_open_inputs
                               ? "give the dimensions sizes with --dim or --shape"
-                              : why_unknown(node, ul_old_input(node, index));
+                              : ul_old_why_unknown(node, ul_old_input(node, index));
         why = ul_arena_printf(scratch, "needs the shape of input %u, which is not known; %s",
                               (unsigned)index, why);
         if (builder->has_open_inputs)
@@ -163,15 +163,9 @@ ul_value_id ul_old_const_zeros(struct ul_old_node *node, enum ul_dtype dtype, ui
 ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
                             const ul_value_id *inputs, uint32_t output_count)
 {
-    struct ul_builder *builder = node->builder;
-    const char *name =
-        ul_arena_printf(builder->scratch, "%s%s/%s", builder->prefix, node->name, op);
-    struct ul_build build = ul_build_last(builder->graph, builder->block, name);
     enum ul_op row = ul_op_find("", op);
     UL_ASSERT(row != UL_OP_NONE);
-    ul_node_id id = ul_build_node(&build, row, inputs, input_count, output_count);
-    builder->graph->nodes[id].source = node->source;
-    return id;
+    return ul_build_node(ul_old_build(node), row, inputs, input_count, output_count);
 }
 
 void ul_old_emitted_float(struct ul_old_node *node, ul_value_id value, const char *name,

@@ -17,6 +17,9 @@ void ul_old_invalid(struct ul_old_node *node, const char *reason);
  * not or where its rank is none of these bits. */
 bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type);
 
+/* Why the shape of a value is not known though those of the inputs are. */
+const char *ul_old_why_unknown(struct ul_old_node *node, ul_value_id value);
+
 /* Values from nodes. */
 ul_value_id ul_old_emit_two(struct ul_old_node *node, const char *op, ul_value_id a, ul_value_id b);
 ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_id x);

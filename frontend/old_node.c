@@ -116,6 +116,21 @@ ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, do
     return add_weight(node, ul_tensor_new(node->builder->graph->arena, &type, element));
 }
 
+struct ul_build *ul_old_build(struct ul_old_node *node)
+{
+    struct ul_builder *builder = node->builder;
+    if (node->build.name == NULL)
+        node->build = (struct ul_build){
+            .graph = builder->graph,
+            .at = UL_BUILD_LAST,
+            .name = ul_arena_printf(builder->scratch, "%s%s", builder->prefix, node->name),
+            .source = node->source,
+            .scratch = builder->scratch,
+            .names_op = true};
+    node->build.block = builder->block;
+    return &node->build;
+}
+
 ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input_count,
                         const ul_value_id *inputs, uint32_t attr_count,
                         const struct ul_int_attr *attrs)
@@ -127,9 +142,7 @@ ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input
             node, ul_arena_printf(node->builder->scratch, "needs %s, which is not supported", op));
         return ul_graph_add_value(graph, op, UL_VALUE_NODE, NULL);
     }
-    struct ul_build build = ul_build_last(graph, node->builder->block, helper_name(node, op));
-    ul_node_id id = ul_build_node(&build, row, inputs, input_count, 1);
-    graph->nodes[id].source = node->source;
+    ul_node_id id = ul_build_node(ul_old_build(node), row, inputs, input_count, 1);
     for (uint32_t i = 0; i < attr_count; i++)
         ul_node_set_int(graph, id, attrs[i].name, attrs[i].value);
     return graph->nodes[id].outputs[0];

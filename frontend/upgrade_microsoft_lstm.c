@@ -186,12 +186,17 @@ static ul_value_id activate(struct ul_old_node *node, double clip,
 static ul_value_id take_gate(struct ul_old_node *node, const struct lstm *lstm,
                              const struct way *way, ul_value_id gates, int64_t which, ul_value_id c)
 {
-    int64_t begin = which * lstm->size, end = begin + lstm->size;
-    ul_value_id gate = ul_old_emit_slice(node, gates, 1, begin, end);
-    if (way->peepholes == UL_NONE || which == 3)
-        return gate;
-    ul_value_id weight = ul_old_emit_slice(node, way->peepholes, 0, begin, end);
-    return ul_old_emit_two(node, "Add", gate, ul_old_emit_two(node, "Mul", weight, c));
+    int64_t begin = which * lstm->size;
+    const struct ul_row_name names[] = {
+        {"gates", ul_row_value(gates)},
+        {"c", ul_row_value(c)},
+        {"begin", ul_row_int(begin)},
+        {"end", ul_row_int(begin + lstm->size)},
+        {"peepholes", ul_row_value(which == 3 ? UL_NONE : way->peepholes)},
+        {NULL, {0}}};
+    return ul_old_make(node, names,
+                       "gate = Slice(gates, [begin], [end], [1]); "
+                       "gate + (peepholes ? Slice(peepholes, [begin], [end], [0]) * c : none)");
 }
 
 static ul_value_id choose(struct ul_old_node *node, ul_value_id condition, ul_value_id a,
@@ -218,16 +223,16 @@ static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const s
     ul_value_id h = add_argument(node, "h"), c = add_argument(node, "c");
     ul_value_id x = add_argument(node, "x");
     ul_value_id valid = lstm->valid == UL_NONE ? UL_NONE : add_argument(node, "valid");
-    ul_node_id quantized = ul_old_emit_node(node, "DynamicQuantizeLinear", 1, &h, 3);
-    const ul_value_id *of = graph->nodes[quantized].outputs;
-    struct ul_microsoft_product product = {.a = of[0],
-                                           .a_scale = of[1],
-                                           .a_zero = of[2],
-                                           .b = way->r,
-                                           .b_scale = way->r_scale,
-                                           .b_zero = way->r_zero,
-                                           .bias = x};
-    ul_value_id gates = ul_microsoft_multiply(node, &product);
+    const struct ul_row_name names[] = {{"h", ul_row_value(h)},
+                                        {"bias", ul_row_value(x)},
+                                        {"r", ul_row_value(way->r)},
+                                        {"r_scale", ul_row_value(way->r_scale)},
+                                        {"r_zero", ul_row_value(way->r_zero)},
+                                        {NULL, {0}}};
+    ul_value_id gates =
+        ul_old_make(node, names,
+                    "q, s, z = DynamicQuantizeLinear(h); sums = MatMulInteger(q, r, z, r_zero); "
+                    "by = s * r_scale; Cast(sums) {to=f32} * by + bias");
     const struct activation *f = way->functions;
     ul_value_id in = activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 0, c));
     ul_value_id cell = activate(node, lstm->clip, &f[1], take_gate(node, lstm, way, gates, 3, c));
@@ -257,20 +262,20 @@ static ul_value_id element_of(struct ul_old_node *node, uint32_t index, int64_t 
 /* What all steps add to the gates: the input's share and both biases. */
 static ul_value_id project(struct ul_old_node *node, const struct lstm *lstm, int64_t direction)
 {
-    int64_t columns = GATES * lstm->size;
-    struct ul_microsoft_product product = {.a = lstm->sums[0],
-                                           .a_scale = lstm->sums[1],
-                                           .a_zero = lstm->sums[2],
-                                           .b = element_of(node, W, direction),
-                                           .b_scale = element_of(node, W_SCALE, direction),
-                                           .b_zero = element_of(node, W_ZERO, direction),
-                                           .bias = UL_NONE};
-    if (ul_old_has_input(node, BIAS)) {
-        ul_value_id both = element_of(node, BIAS, direction);
-        product.bias = ul_old_emit_two(node, "Add", ul_old_emit_slice(node, both, 0, 0, columns),
-                                       ul_old_emit_slice(node, both, 0, columns, 2 * columns));
-    }
-    return ul_microsoft_multiply(node, &product);
+    const struct ul_row_name names[] = {
+        {"q", ul_row_value(lstm->sums[0])},          {"scale", ul_row_value(lstm->sums[1])},
+        {"zero", ul_row_value(lstm->sums[2])},       {"d", ul_row_int(direction)},
+        {"columns", ul_row_int(GATES * lstm->size)}, {NULL, {0}}};
+#define OF(x) x " = Squeeze(Slice(" x ", [d], [d + 1], [0]), [0]); "
+    return ul_old_make(
+        node, names,
+        OF("w") OF("w_scale")
+            OF("w_zero") "both = bias ? Squeeze(Slice(bias, [d], [d + 1], [0]), [0]) : none; "
+                         "bias = bias ? Slice(both, [0], [columns], [0])"
+                         " + Slice(both, [columns], [2 * columns], [0]) : none; "
+                         "sums = MatMulInteger(q, w, zero, w_zero); by = scale * w_scale; "
+                         "Cast(sums) {to=f32} * by + bias");
+#undef OF
 }
 
 static ul_value_id initial_state(struct ul_old_node *node, const struct lstm *lstm, uint32_t index,

@@ -247,7 +247,6 @@ void ul_microsoft_clip_norm(struct ul_old_node *node)
         return;
     }
     ul_value_id *clipped = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, gradients->count);
-    node->finished = true;
     if (gradients->count > 0) {
         ul_value_id norm = ul_microsoft_square_sum(node, gradients->items, gradients->count);
         norm = ul_old_emit_one(node, "Sqrt", norm);
@@ -262,4 +261,5 @@ void ul_microsoft_clip_norm(struct ul_old_node *node)
     }
     if (node->output_count > 0)
         node->results[0] = ul_builder_add_sequence(node->builder, clipped, gradients->count);
+    node->finished = true;
 }

@@ -54,12 +54,7 @@ ul_value_id ul_ml_const_ints(struct ul_old_node *node, int64_t count, const int6
 ul_value_id ul_ml_emit(struct ul_old_node *node, enum ul_op op, const ul_value_id *inputs,
                        uint32_t input_count)
 {
-    struct ul_builder *builder = node->builder;
-    struct ul_build build =
-        ul_build_last(builder->graph, builder->block, ul_ml_name(node, ul_op_get(op)->name));
-    ul_node_id id = ul_build_node(&build, op, inputs, input_count, 1);
-    builder->graph->nodes[id].source = node->source;
-    return builder->graph->nodes[id].outputs[0];
+    return ul_build_value(ul_old_build(node), op, inputs, input_count, NULL);
 }
 
 ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_type *type)

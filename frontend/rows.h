@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators in terms of others, as rows of text: what there is, and what it comes to (ir/row.h).
+ *
+ *      QuickGelu(x) {alpha=1.702} -> x * Sigmoid(alpha * x)
+ *      CDist(a:2, b:2) {metric='sqeuclidean'} -> problem 'has another metric' if ...; ...
+ *
+ *   row   = Op "(" input { "," input } ")" [ "{" name "=" default { "," ... } "}" ] [ "->" body ]
+ *   input = name [ "?" ] [ ":" ranks ] | "..."
+ *   ranks = { DIGIT [ "+" ] } | "*" | "s"
+ *
+ * An input may be absent where "?" stands. Its shape must be known, and its rank be one of the
+ * digits ("+": or more; "*": any), where ranks are said; "s" is a sequence. "..." are more inputs,
+ * which a function in C reads. Attributes are of the type that their default has ([]: a list of
+ * integers or of floats). A row without a body has a function: what checks or computes more than
+ * text says. Results go to the outputs in order, those that nobody names are not built. */
+#ifndef UL_FRONTEND_ROWS_H
+#define UL_FRONTEND_ROWS_H
+
+#include "frontend/frontend_internal.h"
+#include "ir/row.h"
+
+/* The int64 numbers 0, 1, ... count - 1. */
+#define UL_ROW_RANGE(count) "Range(0:i64, (" count "):i64, 1:i64)"
+
+struct ul_upgrade_row {
+    const char *text;
+    ul_upgrade_fn *upgrade; /* NULL: the body */
+    const char *rest;       /* of a body that is too long for one literal; or NULL */
+};
+/* clang-format off */
+#define UL_ROW(text) {(text), NULL, NULL}
+#define UL_ROW_LONG(text, rest) {(text), NULL, (rest)}
+#define UL_ROW_BY(head, function) {(head), (function), NULL}
+/* clang-format on */
+
+/* The first of the rows for that operator, or NULL. */
+const struct ul_upgrade_row *ul_rows_find(const struct ul_upgrade_row *rows, size_t count,
+                                          const char *op);
+/* Checks what the row says of the node, and does what it says; the node is finished then, unless a
+ * function left it to go on. */
+void ul_rows_upgrade(struct ul_old_node *node, const struct ul_upgrade_row *row);
+/* Of an operator without a row: all its inputs are tensors, or it is finished. */
+void ul_rows_refuse_sequences(struct ul_old_node *node);
+/* In a function: results of a body, over the names of the node's row and these, the last of which
+ * is NULL. False, and the node is finished, where something is wrong. */
+bool ul_old_run(struct ul_old_node *node, const struct ul_row_name *names, const char *body,
+                uint32_t count, ul_value_id *results);
+/* The one result, or UL_NONE. */
+ul_value_id ul_old_make(struct ul_old_node *node, const struct ul_row_name *names,
+                        const char *body);
+/* Results of the node; it is finished. */
+void ul_old_finish(struct ul_old_node *node, const struct ul_row_name *names, const char *body);
+
+#endif
