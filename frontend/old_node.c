@@ -150,7 +150,7 @@ ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input
 
 void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id value)
 {
-    if (output >= node->output_count)
+    if (output >= node->output_count || value == UL_NONE) /* after an error */
         return;
     struct ul_value *info = &node->builder->graph->values[value];
     ul_value_id before = node->results[output];

@@ -117,6 +117,15 @@ static uint32_t read_ranks(struct ul_row *row)
     return ranks;
 }
 
+/* Whether the type of input `index` is one of integers or floats. */
+static bool check_numbers(struct ul_old_node *node, uint32_t index)
+{
+    const struct ul_dtype_info *info = ul_dtype_get(ul_old_dtype(node, index));
+    if (!info->is_float && !info->is_integer)
+        ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
+    return !node->finished;
+}
+
 static bool check_input(struct ul_old_node *node, uint32_t index, bool may_lack, bool is_sequence)
 {
     struct ul_arena *scratch = node->builder->scratch;
@@ -140,7 +149,7 @@ void ul_rows_refuse_sequences(struct ul_old_node *node)
 /* The inputs: all that must be there are, before shapes are asked for. */
 static bool read_inputs(struct ul_old_node *node, struct ul_row *row)
 {
-    uint32_t ranks[32] = {0}, count = 0;
+    uint32_t ranks[32] = {0}, numbers = 0, count = 0;
     while (!ul_row_take(row, ")")) {
         uint32_t length;
         const char *name = ul_row_take_name(row, &length);
@@ -149,6 +158,7 @@ static bool read_inputs(struct ul_old_node *node, struct ul_row *row)
         bool may_lack = ul_row_take(row, "?"), has_ranks = ul_row_take(row, ":");
         bool is_sequence = has_ranks && ul_row_take(row, "s");
         ranks[count] = has_ranks && !is_sequence ? read_ranks(row) : 0;
+        numbers |= has_ranks && ul_row_take(row, "n") ? 1u << count : 0;
         for (uint32_t i = count; is_rest && i < node->input_count; i++)
             if (!check_input(node, i, true, false))
                 return false;
@@ -162,6 +172,8 @@ static bool read_inputs(struct ul_old_node *node, struct ul_row *row)
     for (uint32_t i = 0; i < count; i++) {
         struct ul_type unused;
         if (ranks[i] != 0 && ul_old_has_input(node, i) && !ul_old_shape(node, i, ranks[i], &unused))
+            return false;
+        if ((numbers >> i & 1u) != 0 && !check_numbers(node, i))
             return false;
     }
     return true;

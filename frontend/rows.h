@@ -6,10 +6,11 @@
  *
  *   row   = Op "(" input { "," input } ")" [ "{" name "=" default { "," ... } "}" ] [ "->" body ]
  *   input = name [ "?" ] [ ":" ranks ] | "..."
- *   ranks = { DIGIT [ "+" ] } | "*" | "s"
+ *   ranks = { DIGIT [ "+" ] } [ "n" ] | "*" | "s"
  *
  * An input may be absent where "?" stands. Its shape must be known, and its rank be one of the
- * digits ("+": or more; "*": any), where ranks are said; "s" is a sequence. "..." are more inputs,
+ * digits ("+": or more; "*": any), where ranks are said; "n" wants integers or
+ * floats; "s" is a sequence. "..." are more inputs,
  * which a function in C reads. Attributes are of the type that their default has ([]: a list of
  * integers or of floats). A row without a body has a function: what checks or computes more than
  * text says. Results go to the outputs in order, those that nobody names are not built. */

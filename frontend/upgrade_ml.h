@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rewrites of ai.onnx.ml's operators on numbers, by family; upgrade_ml.c has the table. Their
+/* Rewrites of ai.onnx.ml's operators on numbers, by family; ml.def has the rows. Their
  * meaning is that of onnxruntime's CPU kernels, where ONNX's text leaves anything open. */
 #ifndef UL_FRONTEND_UPGRADE_ML_H
 #define UL_FRONTEND_UPGRADE_ML_H
 
 #include "frontend/old_emit.h"
+#include "frontend/rows.h"
 #include "ir/op.h"
 
 /* upgrade_ml_features.c: what prepares features, and ZipMap. */
-ul_upgrade_fn ul_ml_imputer, ul_ml_one_hot_encoder;
-ul_upgrade_fn ul_ml_scaler, ul_ml_normalizer, ul_ml_binarizer, ul_ml_feature_extractor,
-    ul_ml_label_encoder, ul_ml_zip_map;
+ul_upgrade_fn ul_ml_one_hot_encoder, ul_ml_label_encoder, ul_ml_zip_map;
 /* upgrade_ml_linear.c */
 ul_upgrade_fn ul_ml_linear_classifier, ul_ml_linear_regressor;
 /* upgrade_ml_svm.c */

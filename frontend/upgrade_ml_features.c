@@ -1,166 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators of ai.onnx.ml that prepare features: Scaler, Normalizer, Binarizer,
- * ArrayFeatureExtractor, Imputer, LabelEncoder and OneHotEncoder of numbers; and ZipMap, which
- * names scores. */
+/* What prepares features and is more than a row of text: LabelEncoder and OneHotEncoder of numbers;
+ * and ZipMap, which names scores. */
 #include "frontend/upgrade_ml.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Input 0 as `dtype`; false after a problem. */
-static bool read_numbers(struct ul_old_node *node, struct ul_type *type)
-{
-    if (!ul_old_shape(node, 0, 1u << 1 | 1u << 2, type))
-        return false;
-    const struct ul_dtype_info *info = ul_dtype_get(type->dtype);
-    if (info->is_float || info->is_integer)
-        return true;
-    ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
-    return false;
-}
-
-/* A dimension of -1 takes the elements that the others leave. */
-static ul_value_id reshape(struct ul_old_node *node, ul_value_id x, uint32_t rank,
-                           const int64_t *dims)
-{
-    return ul_old_emit_two(node, "Reshape", x, ul_old_const_ints(node, dims, rank));
-}
-
 static int by_integer(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
-}
-
-/* In the type of x if that is double, else in float. */
-void ul_ml_scaler(struct ul_old_node *node)
-{
-    struct ul_type type;
-    int64_t offset_count, scale_count;
-    const double *offset = ul_ml_floats(node, "offset", &offset_count);
-    const double *scale = ul_ml_floats(node, "scale", &scale_count);
-    if (!read_numbers(node, &type))
-        return;
-    int64_t features = type.dims[type.rank - 1];
-    if (scale_count != offset_count || (scale_count != 1 && scale_count != features) ||
-        scale_count == 0) {
-        ul_old_invalid(node, "needs an offset and a scale for all features, or for each");
-        return;
-    }
-    enum ul_dtype dtype = type.dtype == UL_F64 ? UL_F64 : UL_F32;
-    ul_value_id x = node->inputs[0];
-    if (type.dtype != dtype)
-        x = ul_old_emit_cast(node, x, dtype);
-    x = ul_old_emit_two(node, "Sub", x, ul_ml_const(node, dtype, 1, &offset_count, offset));
-    x = ul_old_emit_two(node, "Mul", x, ul_ml_const(node, dtype, 1, &scale_count, scale));
-    ul_old_set_result(node, 0, dtype == UL_F32 ? x : ul_old_emit_cast(node, x, UL_F32));
-}
-
-void ul_ml_normalizer(struct ul_old_node *node)
-{
-    static const struct {
-        const char *norm, *op;
-    } norms[] = {{"MAX", "ReduceMax"}, {"L1", "ReduceL1"}, {"L2", "ReduceL2"}};
-    const char *wanted = ul_old_string(node, "norm", "MAX"), *op = NULL;
-    struct ul_type type;
-    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
-        op = strcmp(wanted, norms[i].norm) == 0 ? norms[i].op : op;
-    if (op == NULL) {
-        ul_old_invalid(node, "its norm must be MAX, L1 or L2");
-        return;
-    }
-    if (!read_numbers(node, &type))
-        return;
-    ul_value_id x = node->inputs[0], zero = ul_old_const_float(node, UL_F32, 0);
-    if (type.dtype != UL_F32)
-        x = ul_old_emit_cast(node, x, UL_F32);
-    ul_value_id norm = ul_old_emit_two(node, op, x, ul_old_const_ints(node, (int64_t[]){-1}, 1));
-    ul_value_id divisor[3] = {ul_old_emit_two(node, "Equal", norm, zero),
-                              ul_old_const_float(node, UL_F32, 1), norm};
-    ul_old_set_result(
-        node, 0, ul_old_emit_two(node, "Div", x, ul_old_emit(node, "Where", 3, divisor, 0, NULL)));
-}
-
-void ul_ml_binarizer(struct ul_old_node *node)
-{
-    enum ul_dtype dtype = ul_old_dtype(node, 0);
-    ul_value_id limit = ul_old_const_float(node, dtype, ul_old_float(node, "threshold", 0));
-    ul_value_id above = ul_old_emit_two(node, "Greater", node->inputs[0], limit);
-    if (!node->finished)
-        ul_old_set_result(node, 0, ul_old_emit_cast(node, above, dtype));
-}
-
-/* The places are gathered along an axis, which works before the sizes are known: behind a Scan they
- * are not known yet. */
-void ul_ml_feature_extractor(struct ul_old_node *node)
-{
-    struct ul_type type;
-    struct ul_int_attr axis = {"axis", -1};
-    const int64_t flat[2] = {1, -1};
-    if (!ul_old_has_input(node, 1)) {
-        ul_old_invalid(node, "input 1 is required");
-        return;
-    }
-    if (!ul_old_shape(node, 0, UINT32_MAX & ~1u, &type))
-        return;
-    ul_value_id inputs[2] = {node->inputs[0], reshape(node, node->inputs[1], 1, flat + 1)};
-    ul_value_id y = ul_old_emit(node, "Gather", 2, inputs, 1, &axis);
-    ul_old_set_result(node, 0, type.rank == 1 ? reshape(node, y, 2, flat) : y);
-}
-
-/* ---- Imputer ---- */
-
-/* The list `name` as numbers of the type of input 0; NULL: it is not there. */
-static const double *read_imputed(struct ul_old_node *node, enum ul_dtype dtype, int64_t *count)
-{
-    if (ul_dtype_get(dtype)->is_float)
-        return ul_ml_floats(node, "imputed_value_floats", count);
-    const int64_t *ints = ul_ml_ints(node, "imputed_value_int64s", count);
-    double *numbers =
-        ints == NULL ? NULL : UL_NEW_ARRAY(node->builder->scratch, double, (uint64_t)*count);
-    for (int64_t i = 0; numbers != NULL && i < *count; i++)
-        numbers[i] = (double)ints[i];
-    return numbers;
-}
-
-/* True where an element is the one that stands for a missing value; that may be NaN, which equals
- * nothing and is asked for by IsNaN. */
-static ul_value_id is_missing(struct ul_old_node *node, enum ul_dtype dtype)
-{
-    double replaced = ul_old_float(node, "replaced_value_float", 0);
-    ul_value_id x = node->inputs[0];
-    if (!ul_dtype_get(dtype)->is_float)
-        return ul_old_emit_two(
-            node, "Equal", x,
-            ul_old_const_int(node, dtype, ul_old_int(node, "replaced_value_int64", 0)));
-    if (replaced != replaced)
-        return ul_old_emit_one(node, "IsNaN", x);
-    return ul_old_emit_two(node, "Equal", x, ul_old_const_float(node, dtype, replaced));
-}
-
-void ul_ml_imputer(struct ul_old_node *node)
-{
-    struct ul_type type;
-    int64_t count = 0, exact = (int64_t)1 << 53;
-    if (!read_numbers(node, &type))
-        return;
-    const double *values = read_imputed(node, type.dtype, &count);
-    if (values == NULL || (count != 1 && count != type.dims[type.rank - 1])) {
-        ul_old_invalid(node, "needs a value of the type of input 0 for all features, or for each");
-        return;
-    }
-    bool is_float = ul_dtype_get(type.dtype)->is_float;
-    for (int64_t i = 0; !is_float && i < count; i++) {
-        if (values[i] >= (double)exact || values[i] <= -(double)exact) {
-            ul_old_problem(node, "imputes integers of 2^53 and more");
-            return;
-        }
-    }
-    ul_value_id list = ul_ml_const(node, is_float ? type.dtype : UL_F64, 1, &count, values);
-    ul_value_id inputs[3] = {is_missing(node, type.dtype),
-                             is_float ? list : ul_old_emit_cast(node, list, type.dtype),
-                             node->inputs[0]};
-    ul_old_set_result(node, 0, ul_old_emit(node, "Where", 3, inputs, 0, NULL));
 }
 
 /* ---- OneHotEncoder ---- */
@@ -170,7 +19,7 @@ void ul_ml_imputer(struct ul_old_node *node)
 void ul_ml_one_hot_encoder(struct ul_old_node *node)
 {
     int64_t count = 0;
-    const int64_t *categories = ul_ml_ints(node, "cats_int64s", &count), last = -1;
+    const int64_t *categories = ul_ml_ints(node, "cats_int64s", &count);
     if (categories == NULL || count == 0) {
         ul_old_problem(node, "has no categories that are numbers; strings have no tensors here");
         return;
@@ -184,10 +33,8 @@ void ul_ml_one_hot_encoder(struct ul_old_node *node)
             return;
         }
     }
-    ul_value_id x = ul_old_emit_cast(node, node->inputs[0], UL_I64);
-    x = ul_old_emit_two(node, "Unsqueeze", x, ul_old_const_ints(node, &last, 1));
-    ul_value_id is = ul_old_emit_two(node, "Equal", x, ul_ml_const_ints(node, count, categories));
-    ul_old_set_result(node, 0, ul_old_emit_cast(node, is, UL_F32));
+    ul_old_finish(node, NULL,
+                  "Cast(Equal(Unsqueeze(Cast(x) {to=i64}, [-1]), cats_int64s)) {to=f32}");
 }
 
 /* LabelEncoder */

@@ -81,57 +81,22 @@ ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_
     return x;
 }
 
-/* Of the type of `x`. */
-static ul_value_id number(struct ul_old_node *node, ul_value_id x, double value)
-{
-    enum ul_dtype dtype = ul_old_type(node, x).dtype;
-    return ul_old_const_float(node, dtype == UL_DTYPE_NONE ? UL_F32 : dtype, value);
-}
-
-static ul_value_id reduce_columns(struct ul_old_node *node, const char *op, ul_value_id x)
-{
-    return ul_old_emit_two(node, op, x, ul_old_const_ints(node, (int64_t[]){1}, 1));
-}
-
 /* The softmax of what is not 0; zeros stay what they are, as if they were no scores. */
-static ul_value_id softmax_zero(struct ul_old_node *node, ul_value_id x)
-{
-    ul_value_id largest = reduce_columns(node, "ReduceMax", x);
-    ul_value_id counts =
-        ul_old_emit_two(node, "Greater", ul_old_emit_one(node, "Abs", x), number(node, x, 1e-7f));
-    ul_value_id weights = ul_old_emit_one(node, "Exp", ul_old_emit_two(node, "Sub", x, largest));
-    ul_value_id summed[3] = {counts, weights, number(node, x, 0)};
-    ul_value_id sum =
-        reduce_columns(node, "ReduceSum", ul_old_emit(node, "Where", 3, summed, 0, NULL));
-    ul_value_id small = ul_old_emit_two(
-        node, "Mul", x, ul_old_emit_one(node, "Exp", ul_old_emit_one(node, "Neg", largest)));
-    ul_value_id chosen[3] = {counts, weights, small};
-    return ul_old_emit_two(node, "Div", ul_old_emit(node, "Where", 3, chosen, 0, NULL), sum);
-}
-
+static const char softmax_zero[] =
+    "largest = ReduceMax(s, [1]); counts = Greater(Abs(s), 1e-7f); weights = Exp(s - largest); "
+    "sum = ReduceSum(Where(counts, weights, 0), [1]); "
+    "Where(counts, weights, s * Exp(Neg(largest))) / sum";
 /* sqrt(2) * erfinv(2 x - 1), with Winitzki's approximation of the inverse (A handy approximation
  * for the error function and its inverse, 2008), which onnxruntime takes. */
-static ul_value_id probit(struct ul_old_node *node, ul_value_id x)
+static const char probit[] =
+    "y = s * 2 - 1; log = Log((1 - y) * (1 + y)); v = 2 / (3.14159f * 0.147f) + 0.5 * log; "
+    "root = Sqrt(v * v - 1 / 0.147f * log); size = Sqrt(root - v) * 1.41421356f; "
+    "Where(Less(y, 0), Neg(size), size)";
+
+static ul_value_id of_scores(struct ul_old_node *node, ul_value_id scores, const char *body)
 {
-    const double a = 0.147f, pi = 3.14159f;
-    ul_value_id one = number(node, x, 1), half = number(node, x, 0.5);
-    ul_value_id y =
-        ul_old_emit_two(node, "Sub", ul_old_emit_two(node, "Mul", x, number(node, x, 2)), one);
-    ul_value_id log =
-        ul_old_emit_one(node, "Log",
-                        ul_old_emit_two(node, "Mul", ul_old_emit_two(node, "Sub", one, y),
-                                        ul_old_emit_two(node, "Add", one, y)));
-    ul_value_id v = ul_old_emit_two(node, "Add", number(node, x, 2 / (pi * a)),
-                                    ul_old_emit_two(node, "Mul", half, log));
-    ul_value_id root =
-        ul_old_emit_one(node, "Sqrt",
-                        ul_old_emit_two(node, "Sub", ul_old_emit_two(node, "Mul", v, v),
-                                        ul_old_emit_two(node, "Mul", number(node, x, 1 / a), log)));
-    ul_value_id size = ul_old_emit_one(node, "Sqrt", ul_old_emit_two(node, "Sub", root, v));
-    ul_value_id scaled = ul_old_emit_two(node, "Mul", size, number(node, x, 1.41421356f));
-    ul_value_id signs[3] = {ul_old_emit_two(node, "Less", y, number(node, x, 0)),
-                            ul_old_emit_one(node, "Neg", scaled), scaled};
-    return ul_old_emit(node, "Where", 3, signs, 0, NULL);
+    const struct ul_row_name names[] = {{"s", ul_row_value(scores)}, {NULL, {0}}};
+    return ul_old_make(node, names, body);
 }
 
 static const char *post_transform(const struct ul_old_node *node)
@@ -142,17 +107,16 @@ static const char *post_transform(const struct ul_old_node *node)
 ul_value_id ul_ml_transform(struct ul_old_node *node, ul_value_id scores)
 {
     const char *post = post_transform(node);
-    struct ul_int_attr axis = {"axis", -1};
-    if (strcmp(post, "NONE") == 0)
-        return scores;
-    if (strcmp(post, "LOGISTIC") == 0)
-        return ul_old_emit_one(node, "Sigmoid", scores);
-    if (strcmp(post, "SOFTMAX") == 0)
-        return ul_old_emit(node, "Softmax", 1, &scores, 1, &axis);
-    if (strcmp(post, "SOFTMAX_ZERO") == 0)
-        return softmax_zero(node, scores);
-    if (strcmp(post, "PROBIT") == 0)
-        return probit(node, scores);
+    static const struct {
+        const char *post, *body;
+    } bodies[] = {{"NONE", "s"},
+                  {"LOGISTIC", "Sigmoid(s)"},
+                  {"SOFTMAX", "Softmax(s) {axis=-1}"},
+                  {"SOFTMAX_ZERO", softmax_zero},
+                  {"PROBIT", probit}};
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
+        if (strcmp(post, bodies[i].post) == 0)
+            return of_scores(node, scores, bodies[i].body);
     ul_old_invalid(node, ul_arena_printf(node->builder->scratch,
                                          "has post_transform %s, which "
                                          "there is not",
@@ -162,7 +126,7 @@ ul_value_id ul_ml_transform(struct ul_old_node *node, ul_value_id scores)
 
 ul_value_id ul_ml_transform_one(struct ul_old_node *node, ul_value_id scores)
 {
-    return strcmp(post_transform(node), "PROBIT") == 0 ? probit(node, scores) : scores;
+    return strcmp(post_transform(node), "PROBIT") == 0 ? of_scores(node, scores, probit) : scores;
 }
 
 bool ul_ml_get_labels(struct ul_old_node *node, struct ul_ml_labels *labels)
@@ -216,24 +180,26 @@ void ul_ml_set_label_above(struct ul_old_node *node, const struct ul_ml_labels *
         return;
     }
     bool named = labels->count == 2;
-    ul_value_id flat =
-        ul_old_emit_two(node, "Squeeze", score, ul_old_const_ints(node, (int64_t[]){1}, 1));
-    ul_value_id inputs[3] = {ul_old_emit_two(node, "Greater", flat, number(node, score, limit)),
-                             ul_old_const_int(node, UL_I64, named ? labels->ints[1] : 1),
-                             ul_old_const_int(node, UL_I64, named ? labels->ints[0] : 0)};
-    ul_old_set_result(node, 0, ul_old_emit(node, "Where", 3, inputs, 0, NULL));
+    const struct ul_row_name names[] = {{"s", ul_row_value(score)},
+                                        {"limit", ul_row_float(limit)},
+                                        {"second", ul_row_int(named ? labels->ints[1] : 1)},
+                                        {"first", ul_row_int(named ? labels->ints[0] : 0)},
+                                        {NULL, {0}}};
+    ul_old_set_result(
+        node, 0,
+        ul_old_make(node, names, "Where(Greater(Squeeze(s, [1]), limit), second:i64, first:i64)"));
 }
 
 ul_value_id ul_ml_largest(struct ul_old_node *node, ul_value_id scores)
 {
-    struct ul_int_attr attrs[2] = {{"axis", 1}, {"keepdims", 0}};
-    return ul_old_emit(node, "ArgMax", 1, &scores, 2, attrs);
+    return of_scores(node, scores, "ArgMax(s) {axis=1, keepdims=0}");
 }
 
 ul_value_id ul_ml_both(struct ul_old_node *node, ul_value_id score, double sum)
 {
-    ul_value_id other = ul_old_emit_two(node, "Sub", number(node, score, sum), score);
-    return ul_old_emit_concat(node, other, score, 1);
+    const struct ul_row_name names[] = {
+        {"s", ul_row_value(score)}, {"sum", ul_row_float(sum)}, {NULL, {0}}};
+    return ul_old_make(node, names, "Concat(sum - s, s) {axis=1}");
 }
 
 ul_value_id ul_ml_both_transformed(struct ul_old_node *node, ul_value_id score, double sum)
@@ -245,5 +211,5 @@ ul_value_id ul_ml_both_transformed(struct ul_old_node *node, ul_value_id score, 
     }
     if (strcmp(post, "LOGISTIC") != 0)
         return ul_ml_both(node, score, sum);
-    return ul_ml_both(node, ul_old_emit_one(node, "Sigmoid", score), 1);
+    return ul_ml_both(node, of_scores(node, score, "Sigmoid(s)"), 1);
 }

@@ -24,9 +24,10 @@ struct svm {
     const int64_t *per_class; /* vectors of each class; NULL: there are none */
 };
 
-static ul_value_id number(const struct svm *s, double value)
+static ul_value_id of_value(const struct svm *s, ul_value_id x, const char *body)
 {
-    return ul_old_const_float(s->node, UL_F32, value);
+    const struct ul_row_name names[] = {{"x", ul_row_value(x)}, {NULL, {0}}};
+    return ul_old_make(s->node, names, body);
 }
 
 /* x times the transpose of `rows` vectors, plus `added`. */
@@ -38,21 +39,6 @@ static ul_value_id product(const struct svm *s, ul_value_id x, int64_t rows, int
         x, ul_ml_const(s->node, UL_F32, 2, (int64_t[]){rows, columns}, values),
         added_count == 0 ? UL_NONE : ul_ml_const(s->node, UL_F32, 1, &added_count, added)};
     return ul_old_emit(s->node, "Gemm", added_count == 0 ? 2 : 3, inputs, 1, &turned);
-}
-
-/* exp(-gamma * |x - vector|^2): of the differences, for those of products lose what is small. */
-static ul_value_id gauss(const struct svm *s, const double *vectors, double gamma)
-{
-    struct ul_int_attr drop = {"keepdims", 0};
-    ul_value_id rows =
-        ul_old_emit_two(s->node, "Unsqueeze", s->x, ul_old_const_ints(s->node, (int64_t[]){1}, 1));
-    ul_value_id apart = ul_old_emit_two(
-        s->node, "Sub", rows,
-        ul_ml_const(s->node, UL_F32, 2, (int64_t[]){s->vectors, s->features}, vectors));
-    ul_value_id inputs[2] = {apart, ul_old_const_ints(s->node, (int64_t[]){2}, 1)};
-    ul_value_id squares = ul_old_emit(s->node, "ReduceSumSquare", 2, inputs, 1, &drop);
-    return ul_old_emit_one(s->node, "Exp",
-                           ul_old_emit_two(s->node, "Mul", squares, number(s, -gamma)));
 }
 
 /* The kernel of each row and vector, [rows, vectors]; UL_NONE after an error. */
@@ -68,19 +54,31 @@ static ul_value_id kernel(const struct svm *s)
         ul_old_invalid(s->node, "its support_vectors do not fit the features of input 0");
         return UL_NONE;
     }
-    if (strcmp(type, "RBF") == 0)
-        return gauss(s, vectors, gamma);
-    ul_value_id dots = product(s, s->x, s->vectors, s->features, vectors, 0, NULL);
-    if (strcmp(type, "LINEAR") == 0)
-        return dots;
-    dots = ul_old_emit_two(s->node, "Add", ul_old_emit_two(s->node, "Mul", dots, number(s, gamma)),
-                           number(s, added));
-    if (strcmp(type, "POLY") == 0)
-        return ul_old_emit_two(s->node, "Pow", dots, number(s, degree));
-    if (strcmp(type, "SIGMOID") == 0)
-        return ul_old_emit_one(s->node, "Tanh", dots);
-    ul_old_invalid(s->node, "its kernel_type must be LINEAR, POLY, RBF or SIGMOID");
-    return UL_NONE;
+    bool is_rbf = strcmp(type, "RBF") == 0;
+    if (!is_rbf && strcmp(type, "LINEAR") != 0 && strcmp(type, "POLY") != 0 &&
+        strcmp(type, "SIGMOID") != 0) {
+        ul_old_invalid(s->node, "its kernel_type must be LINEAR, POLY, RBF or SIGMOID");
+        return UL_NONE;
+    }
+    const int64_t dims[2] = {s->vectors, s->features};
+    const struct ul_row_name names[] = {
+        {"x", ul_row_value(s->x)},
+        {"type", ul_row_text(type)},
+        {"vectors", ul_row_value(ul_ml_const(s->node, UL_F32, 2, dims, vectors))},
+        {"gamma", ul_row_float(gamma)},
+        {"added", ul_row_float(added)},
+        {"degree", ul_row_float(degree)},
+        {NULL, {0}}};
+    /* By differences: those of products lose what is small. */
+    if (is_rbf)
+        return ul_old_make(s->node, names,
+                           "Exp(ReduceSumSquare(Unsqueeze(x, [1]) - vectors, [2]) {keepdims=0}"
+                           " * -gamma)");
+    return ul_old_make(s->node, names,
+                       "dots = Gemm(x, vectors) {transB=1}; "
+                       "moved = type == 'LINEAR' ? dots : dots * gamma + added; "
+                       "type == 'POLY' ? Pow(moved, degree) : type == 'SIGMOID' ? Tanh(moved)"
+                       " : moved");
 }
 
 static bool read_svm(struct svm *s, struct ul_old_node *node)
@@ -115,11 +113,8 @@ void ul_ml_svm_regressor(struct ul_old_node *node)
     if (x == UL_NONE)
         return;
     ul_value_id y = product(&s, x, 1, columns, s.coefficients, 1, s.rho);
-    if (ul_old_int(node, "one_class", 0) != 0) {
-        ul_value_id signs[3] = {ul_old_emit_two(node, "Greater", y, number(&s, 0)), number(&s, 1),
-                                number(&s, -1)};
-        y = ul_old_emit(node, "Where", 3, signs, 0, NULL);
-    }
+    if (ul_old_int(node, "one_class", 0) != 0)
+        y = of_value(&s, y, "Where(Greater(x, 0), 1:f32, -1:f32)");
     ul_old_set_result(node, 0, y);
 }
 
@@ -158,8 +153,7 @@ static ul_value_id vote(const struct svm *s, ul_value_id scores)
             others[j] += 1;
         }
     }
-    ul_value_id wins = ul_old_emit_cast(
-        s->node, ul_old_emit_two(s->node, "Greater", scores, number(s, 0)), UL_F32);
+    ul_value_id wins = of_value(s, scores, "Cast(Greater(x, 0)) {to=f32}");
     return ul_ml_largest(s->node,
                          product(s, wins, s->classes, s->pairs, matrix, s->classes, others));
 }
@@ -168,19 +162,14 @@ static ul_value_id vote(const struct svm *s, ul_value_id scores)
 static ul_value_id probabilities(const struct svm *s, ul_value_id scores, const double *a,
                                  const double *b)
 {
-    const double least = 1e-7f, most = 1.0f - 1e-7f;
-    ul_value_id z = ul_old_emit_two(
-        s->node, "Add",
-        ul_old_emit_two(s->node, "Mul", scores, ul_ml_const(s->node, UL_F32, 1, &s->pairs, a)),
-        ul_ml_const(s->node, UL_F32, 1, &s->pairs, b));
-    ul_value_id first =
-        ul_old_emit_two(s->node, "Sub", number(s, 1), ul_old_emit_one(s->node, "Sigmoid", z));
-    ul_value_id bounds[3] = {first, number(s, least), number(s, most)};
-    ul_value_id pairs = ul_old_emit(s->node, "Clip", 3, bounds, 0, NULL);
-    ul_value_id y = ul_ml_emit(s->node, UL_OP_CouplePairs, &pairs, 1);
-    struct ul_graph *graph = s->node->builder->graph;
-    ul_node_set_int(graph, graph->values[y].producer, "classes", s->classes);
-    return y;
+    const struct ul_row_name names[] = {{"scores", ul_row_value(scores)},
+                                        {"a", ul_row_floats((uint32_t)s->pairs, a)},
+                                        {"b", ul_row_floats((uint32_t)s->pairs, b)},
+                                        {"classes", ul_row_int(s->classes)},
+                                        {NULL, {0}}};
+    return ul_old_make(s->node, names,
+                       "first = 1 - Sigmoid(scores * a + b); "
+                       "CouplePairs(Clip(first, 1e-7f, 1.0 - 1e-7f)) {classes=classes}");
 }
 
 /* NULL, or what is wrong with a classifier that has support vectors. */
@@ -243,13 +232,15 @@ static void classify_by_products(const struct svm *s, const struct ul_ml_labels 
     for (int64_t i = 0; i < s->coefficient_count; i++)
         positive = positive && s->coefficients[i] >= 0;
     if (s->classes == 2 && ul_ml_floats(node, "prob_a", &a_count) == NULL) {
-        struct ul_int_attr drop = {"keepdims", 0};
-        ul_value_id inputs[2] = {scores, ul_old_const_ints(node, (int64_t[]){1}, 1)};
-        ul_value_id largest = ul_old_emit(node, "ReduceMax", 2, inputs, 1, &drop);
-        ul_value_id chosen[3] = {ul_old_emit_two(node, positive ? "GreaterOrEqual" : "Greater",
-                                                 largest, number(s, positive ? 0.5 : 0)),
-                                 ul_old_const_int(node, UL_I64, 1), index};
-        index = ul_old_emit(node, "Where", 3, chosen, 0, NULL);
+        const struct ul_row_name names[] = {{"scores", ul_row_value(scores)},
+                                            {"index", ul_row_value(index)},
+                                            {"positive", ul_row_int(positive)},
+                                            {NULL, {0}}};
+        index =
+            ul_old_make(node, names,
+                        "largest = ReduceMax(scores, [1]) {keepdims=0}; "
+                        "above = positive ? GreaterOrEqual(largest, 0.5) : Greater(largest, 0); "
+                        "Where(above, 1, index)");
     }
     ul_ml_set_labels(node, labels, index);
     ul_old_set_result(node, 1, ul_ml_transform(node, scores));

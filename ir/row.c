@@ -478,12 +478,14 @@ static struct ul_row_item read_which(struct ul_row *row, const struct ul_row_ite
         return ul_row_int(dtype_beside(row, of, 1));
     if (ul_row_take(row, "half"))
         return ul_row_int(ul_dtype_is_half(type.dtype));
+    if (ul_row_take(row, "float"))
+        return ul_row_int(ul_dtype_get(type.dtype)->is_float);
     if (of->kind == UL_ROW_VALUE && !ul_type_known(&type) && !is_idle(row)) {
         row->unknown = of->value;
         ul_row_refuse(row, false, "needs a shape that is not known here");
     }
     const int64_t *list = of->kind == UL_ROW_LIST ? of->ints : type.dims;
-    uint32_t count = of->kind == UL_ROW_LIST ? of->count : type.rank;
+    uint32_t count = of->kind >= UL_ROW_LIST ? of->count : type.rank;
     if (is_idle(row))
         count = 0;
     const char *name = *row->at == '-' ? NULL : ul_row_take_name(row, &length);
@@ -505,9 +507,13 @@ static struct ul_row_item unary(struct ul_row *row)
     }
     if (ul_row_take(row, "-")) {
         struct ul_row_item item = unary(row), zero = ul_row_int(0);
-        if (is_number(&item))
-            return item.kind == UL_ROW_FLOAT ? ul_row_float(-item.f)
-                                             : compute(row, '-', &zero, &item);
+        enum ul_dtype dtype = item.dtype;
+        if (is_number(&item)) {
+            item =
+                item.kind == UL_ROW_FLOAT ? ul_row_float(-item.f) : compute(row, '-', &zero, &item);
+            item.dtype = dtype;
+            return item;
+        }
         const struct sets none = {.count = 0};
         return is_idle(row) ? item : add_node(row, "Neg", &item, 1, &none);
     }
@@ -554,13 +560,15 @@ static struct ul_row_item sum(struct ul_row *row)
     }
 }
 
+enum { UNORDERED = 2 };
+
 static int order_of(const struct ul_row_item *a, const struct ul_row_item *b)
 {
     if (a->kind == UL_ROW_TEXT && b->kind == UL_ROW_TEXT)
         return a->count != b->count || memcmp(a->text, b->text, a->count) != 0;
     if (a->kind == UL_ROW_INT && b->kind == UL_ROW_INT)
         return (a->i > b->i) - (a->i < b->i);
-    return (a->f > b->f) - (a->f < b->f);
+    return isnan(a->f) || isnan(b->f) ? UNORDERED : (a->f > b->f) - (a->f < b->f);
 }
 
 static struct ul_row_item compared(struct ul_row *row)
