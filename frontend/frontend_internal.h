@@ -450,7 +450,7 @@ ul_upgrade_fn ul_upgrade_batch_normalization, ul_upgrade_softmax, ul_upgrade_ups
 ul_upgrade_fn ul_upgrade_compress, ul_upgrade_non_max_suppression, ul_upgrade_non_zero,
     ul_upgrade_unique;
 ul_upgrade_fn ul_upgrade_scan_8, ul_upgrade_stft, ul_upgrade_tfidf;
-ul_upgrade_fn ul_upgrade_attention_window, ul_upgrade_causal_conv, ul_upgrade_flex_attention;
+ul_upgrade_fn ul_upgrade_attention_window, ul_upgrade_flex_attention;
 ul_upgrade_fn ul_upgrade_gemm_6, ul_upgrade_prelu_6, ul_upgrade_batch_normalization_6,
     ul_upgrade_simplified_layer_norm;
 

@@ -5,7 +5,7 @@
  * the element types that they admit; those that changed a meaning have a row here, taken from
  * ONNX's Changelog.md. Rows are applied in order, so a node climbs from version to version.
  */
-#include "frontend/frontend_internal.h"
+#include "frontend/rows.h"
 
 #include <string.h>
 
@@ -46,7 +46,6 @@ static const struct {
     {"Attention", INT64_MAX, ul_upgrade_attention_window},
     {"AveragePoolGrad", INT64_MAX, ul_microsoft_average_pool_grad},
     {"BatchNormalization", 14, ul_upgrade_batch_normalization},
-    {"CausalConvWithState", INT64_MAX, ul_upgrade_causal_conv},
     {"Clip", 11, ul_upgrade_clip},
     {"Compress", INT64_MAX, ul_upgrade_compress},
     {"DFT", 20, ul_upgrade_dft},
@@ -91,6 +90,11 @@ static const struct {
     {"Upsample", INT64_MAX, ul_upgrade_upsample},
 };
 
+/* Of any operator set. */
+static const struct ul_upgrade_row rows[] = {
+#include "frontend/onnx.def"
+};
+
 /* Operators of other domains in terms of ai.onnx; NULL: all of the domain. */
 static const struct {
     const char *domain;
@@ -132,6 +136,11 @@ enum ul_status ul_upgrade_node(struct ul_old_node *node)
             strcmp(node->op, table[i].op) == 0)
             table[i].upgrade(node);
     }
+    const struct ul_upgrade_row *row = NULL;
+    if (node->domain[0] == '\0' && !node->finished)
+        row = ul_rows_find(rows, sizeof rows / sizeof *rows, node->op);
+    if (row != NULL)
+        ul_rows_upgrade(node, row);
     for (size_t i = 0; i < sizeof domains / sizeof *domains && !node->finished; i++) {
         if (strcmp(node->domain, domains[i].domain) == 0 &&
             (domains[i].op == NULL || strcmp(node->op, domains[i].op) == 0))

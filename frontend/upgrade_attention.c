@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The windows of Attention, from 25 on: a mask of the keys that each query sees. */
 #include "frontend/old_emit.h"
-
-#include <math.h>
+#include "frontend/rows.h"
 
 enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS };
 
@@ -34,63 +33,43 @@ static bool read_window(struct ul_old_node *node, struct window *window)
     return true;
 }
 
-/* [batch, 1, queries, keys], or the last two alone: true where the query sees the key. */
-static ul_value_id make_seen(struct ul_old_node *node, const struct window *window)
-{
-    const int64_t column[] = {window->queries, 1}, each[] = {-1, 1, 1, 1};
-    ul_value_id at =
-        ul_old_emit_reshape(node, ul_old_const_range(node, window->queries), 2, column);
-    if (ul_old_has_input(node, LENGTHS) && window->past == 0) {
-        ul_value_id length = ul_old_emit_reshape(node, node->inputs[LENGTHS], 4, each);
-        at = ul_old_emit_two(node, "Add", at, length);
-        at = ul_old_emit_two(node, "Sub", at, ul_old_const_int(node, UL_I64, window->queries));
-    } else if (window->past > 0) {
-        at = ul_old_emit_two(node, "Add", at, ul_old_const_int(node, UL_I64, window->past));
-    }
-    ul_value_id keys = ul_old_const_range(node, window->keys), seen = UL_NONE;
-    ul_value_id before = ul_old_emit_two(node, "Sub", at, keys);
-    if (window->left >= 0)
-        seen = ul_old_emit_two(node, "LessOrEqual", before,
-                               ul_old_const_int(node, UL_I64, window->left));
-    if (window->right < 0)
-        return seen;
-    ul_value_id near = ul_old_emit_two(node, "GreaterOrEqual", before,
-                                       ul_old_const_int(node, UL_I64, -window->right));
-    return seen == UL_NONE ? near : ul_old_emit_two(node, "And", seen, near);
-}
-
-/* A mask that is shorter than the keys hides those that it does not have. */
-static ul_value_id as_long_as(struct ul_old_node *node, const struct ul_type *mask, int64_t keys,
-                              ul_value_id hidden)
-{
-    int64_t pads[2 * UL_LIMIT_RANK] = {0};
-    int64_t missing = keys - mask->dims[mask->rank - 1];
-    if (missing <= 0)
-        return node->inputs[MASK];
-    pads[2 * mask->rank - 1] = missing;
-    ul_value_id inputs[] = {node->inputs[MASK], ul_old_const_ints(node, pads, 2 * mask->rank),
-                            hidden};
-    return ul_old_emit(node, "Pad", 3, inputs, 0, NULL);
-}
+/* [batch, 1, queries, keys], or the last two alone: true where the query sees the key; then, if
+ * there is a mask, both. A mask that is shorter than the keys hides those that it does not have. */
+static const char seen[] = "at = Reshape(" UL_ROW_RANGE(
+    "queries") ", [queries, 1]); "
+               "at = lengths && past == 0 ? at + Reshape(lengths, [-1, 1, 1, 1]) - queries : "
+               "past > 0 ? at + past : at; before = at - " UL_ROW_RANGE(
+                   "keys") "; "
+                           "seen = left >= 0 ? LessOrEqual(before, left) : none; "
+                           "near = right >= 0 ? GreaterOrEqual(before, -right) : none; "
+                           "seen = seen && near ? And(seen, near) : seen ? seen : near; "
+                           "missing = mask ? keys - mask.-1 : 0; is_bool = mask && mask.type == "
+                           "bool; "
+                           "mask = missing > 0 ? Pad(mask, pads, is_bool ? 0:bool : -inf) : mask; "
+                           "!mask ? seen : is_bool ? And(seen, mask) : Where(seen, mask, -inf)";
 
 void ul_upgrade_attention_window(struct ul_old_node *node)
 {
     struct window window;
-    struct ul_type mask;
+    struct ul_type mask = {.rank = 0};
     if (!read_window(node, &window))
         return;
-    ul_value_id seen = make_seen(node, &window);
-    if (!ul_old_has_input(node, MASK)) {
-        ul_old_set_input(node, MASK, seen);
+    ul_value_id given = ul_old_input(node, MASK);
+    if (given != UL_NONE && !ul_old_shape(node, MASK, 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4, &mask))
         return;
-    }
-    if (!ul_old_shape(node, MASK, 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4, &mask))
-        return;
-    bool is_bool = mask.dtype == UL_BOOL;
-    ul_value_id hidden = is_bool ? ul_old_const_int(node, UL_BOOL, 0)
-                                 : ul_old_const_float(node, mask.dtype, -INFINITY);
-    ul_value_id inputs[] = {seen, as_long_as(node, &mask, window.keys, hidden), hidden};
-    ul_old_set_input(node, MASK,
-                     is_bool ? ul_old_emit_two(node, "And", seen, inputs[1])
-                             : ul_old_emit(node, "Where", 3, inputs, 0, NULL));
+    int64_t pads[2 * UL_LIMIT_RANK] = {0};
+    if (given != UL_NONE)
+        pads[2 * mask.rank - 1] = window.keys - mask.dims[mask.rank - 1];
+    const struct ul_row_name names[] = {{"queries", ul_row_int(window.queries)},
+                                        {"keys", ul_row_int(window.keys)},
+                                        {"past", ul_row_int(window.past)},
+                                        {"left", ul_row_int(window.left)},
+                                        {"right", ul_row_int(window.right)},
+                                        {"lengths", ul_row_value(ul_old_input(node, LENGTHS))},
+                                        {"mask", ul_row_value(given)},
+                                        {"pads", ul_row_ints(2 * mask.rank, pads)},
+                                        {NULL, {0}}};
+    ul_value_id made = ul_old_make(node, names, seen);
+    if (made != UL_NONE)
+        ul_old_set_input(node, MASK, made);
 }

@@ -3,6 +3,7 @@
  * Without them it is Attention. With them it is written out, the graphs in their places, and pass
  * pattern finds what of it needs no matrix of scores: masks, biases, caps. */
 #include "frontend/old_emit.h"
+#include "frontend/rows.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,28 +45,6 @@ static bool read_flex(struct ul_old_node *node, struct flex *flex)
     return true;
 }
 
-/* Heads of keys or values as often as there are of queries: each for those that follow each other.
- */
-static ul_value_id repeat_heads(struct ul_old_node *node, const struct flex *flex, ul_value_id x,
-                                const struct ul_type *type)
-{
-    const int64_t *dims = type->dims;
-    const int64_t wide[] = {dims[0], dims[1], flex->q.dims[1] / dims[1], dims[2], dims[3]};
-    const int64_t flat[] = {dims[0], flex->q.dims[1], dims[2], dims[3]};
-    int64_t axis = 2;
-    if (wide[2] == 1)
-        return x;
-    x = ul_old_emit_two(node, "Unsqueeze", x, ul_old_const_ints(node, &axis, 1));
-    x = ul_old_emit_two(node, "Expand", x, ul_old_const_ints(node, wide, 5));
-    return ul_old_emit_reshape(node, x, 4, flat);
-}
-
-static ul_value_id cast(struct ul_old_node *node, ul_value_id x, enum ul_dtype from,
-                        enum ul_dtype to)
-{
-    return from == to ? x : ul_old_emit_cast(node, x, to);
-}
-
 /* What the graph makes of x; x where there is none. */
 static enum ul_status apply(struct ul_old_node *node, uint32_t which, ul_value_id *x)
 {
@@ -79,23 +58,36 @@ static enum ul_status apply(struct ul_old_node *node, uint32_t which, ul_value_i
     return UL_OK;
 }
 
+/* Heads of keys or values as often as there are of queries: each for those that follow each other.
+ */
+#define REPEATED(x)                                                                                \
+    x " = " x ".1 == q.1 ? " x " : Reshape(Expand(Unsqueeze(" x ", [2]), [" x ".0, " x             \
+      ".1, q.1 / " x ".1, " x ".2, " x ".3]), [" x ".0, q.1, " x ".2, " x ".3]); "
+#define AS(x, from, to) "(" from " == " to " ? " x " : Cast(" x ") {to=" to "})"
+
 static enum ul_status write_out(struct ul_old_node *node, const struct flex *flex)
 {
-    static const int64_t perm[] = {0, 1, 3, 2};
-    struct ul_int_attr axis = {"axis", -1};
-    ul_value_id k = repeat_heads(node, flex, node->inputs[1], &flex->k);
-    ul_value_id v = repeat_heads(node, flex, node->inputs[2], &flex->v);
-    ul_value_id scale = ul_old_const_float(node, flex->dtype, flex->scale);
-    ul_value_id q = ul_old_emit_two(node, "Mul", node->inputs[0], scale);
-    ul_value_id x = ul_old_emit_two(node, "MatMul", q, ul_old_emit_transpose(node, k, 4, perm));
-    x = cast(node, x, flex->dtype, flex->precision);
-    UL_TRY(apply(node, SCORE_MOD, &x));
-    x = ul_old_emit(node, "Softmax", 1, &x, 1, &axis);
-    UL_TRY(apply(node, PROB_MOD, &x));
-    v = cast(node, v, flex->dtype, flex->precision);
-    x = cast(node, ul_old_emit_two(node, "MatMul", x, v), flex->precision, flex->dtype);
-    ul_old_set_result(node, 0, x);
-    node->finished = true;
+    ul_value_id made[2];
+    const struct ul_row_name names[] = {
+        {"q", ul_row_value(node->inputs[0])}, {"k", ul_row_value(node->inputs[1])},
+        {"v", ul_row_value(node->inputs[2])}, {"x", ul_row_value(UL_NONE)},
+        {"from", ul_row_int(flex->dtype)},    {"to", ul_row_int(flex->precision)},
+        {"scale", ul_row_float(flex->scale)}, {NULL, {0}}};
+    struct ul_row_name later[sizeof names / sizeof *names];
+    memcpy(later, names, sizeof names);
+    if (!ul_old_run(node, names,
+                    REPEATED("k")
+                        REPEATED("v") "x = MatMul(q * scale, Transpose(k) {perm=[0, 1, 3, "
+                                      "2]}); " AS("x", "from", "to") ", v",
+                    2, made))
+        return UL_OK;
+    UL_TRY(apply(node, SCORE_MOD, &made[0]));
+    later[3].item = ul_row_value(made[0]);
+    made[0] = ul_old_make(node, later, "Softmax(x) {axis=-1}");
+    UL_TRY(apply(node, PROB_MOD, &made[0]));
+    later[2].item = ul_row_value(made[1]);
+    later[3].item = ul_row_value(made[0]);
+    ul_old_finish(node, later, "y = MatMul(x, " AS("v", "from", "to") "); " AS("y", "to", "from"));
     return UL_OK;
 }
 

@@ -22,7 +22,6 @@ ul_upgrade_fn ul_microsoft_softmax_grad, ul_microsoft_loss, ul_microsoft_loss_gr
 ul_value_id ul_microsoft_square_sum(struct ul_old_node *node, const ul_value_id *values,
                                     uint32_t count);
 /* upgrade_microsoft_optimizer.c: what overwrites what it reads. */
-#define UL_MICROSOFT_CLIP_EPSILON ((double)1e-6f) /* added to the norm */
 ul_upgrade_fn ul_microsoft_accumulate, ul_microsoft_accumulate_once, ul_microsoft_sgd,
     ul_microsoft_adamw, ul_microsoft_clip_norm;
 

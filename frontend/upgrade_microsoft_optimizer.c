@@ -23,15 +23,9 @@ static const struct ul_sequence *tensors_of(struct ul_old_node *node, uint32_t i
     return NULL;
 }
 
-static ul_value_id as_number(struct ul_old_node *node, ul_value_id x)
-{
-    return ul_old_emit_reshape(node, ul_old_emit_cast(node, x, UL_F32), 0, NULL);
-}
-
 static void set_flag(struct ul_old_node *node)
 {
-    const int64_t one = 1;
-    ul_value_id yes = ul_old_emit_cast(node, ul_old_const_ints(node, &one, 1), UL_BOOL);
+    ul_value_id yes = ul_old_make(node, NULL, "Cast([1]) {to=bool}");
     ul_old_set_result(node, 0, yes);
     node->finished = true;
 }
@@ -42,8 +36,11 @@ static ul_value_id choose(struct ul_old_node *node, ul_value_id flag, ul_value_i
     const struct ul_tensor *known = ul_old_tensor(node, flag);
     if (known != NULL && ul_type_elements(&known->type) == 1)
         return ul_tensor_get_int(known, 0) != 0 ? yes : no;
-    const ul_value_id inputs[3] = {ul_old_emit_reshape(node, flag, 0, NULL), yes, no};
-    return ul_old_emit(node, "Where", 3, inputs, 0, NULL);
+    const struct ul_row_name names[] = {{"flag", ul_row_value(flag)},
+                                        {"yes", ul_row_value(yes)},
+                                        {"no", ul_row_value(no)},
+                                        {NULL, {0}}};
+    return ul_old_make(node, names, "Where(Reshape(flag, []), yes, no)");
 }
 
 /* The model's outputs cannot be of values inside of a loop or branch. */
@@ -61,7 +58,7 @@ void ul_microsoft_accumulate(struct ul_old_node *node)
 {
     if (!can_overwrite(node))
         return;
-    ul_value_id sum = ul_old_emit_two(node, "Add", node->inputs[0], node->inputs[1]);
+    ul_value_id sum = ul_old_make(node, NULL, "sum + x");
     if (ul_old_has_input(node, 2))
         sum = choose(node, node->inputs[2], node->inputs[1], sum);
     ul_builder_overwrite(node->builder, node->inputs[0], sum);
@@ -74,8 +71,7 @@ void ul_microsoft_accumulate_once(struct ul_old_node *node)
 {
     if (!can_overwrite(node))
         return;
-    ul_value_id value = ul_old_emit_cast(node, node->inputs[1], ul_old_dtype(node, 0));
-    ul_value_id sum = ul_old_emit_two(node, "Add", node->inputs[0], value);
+    ul_value_id sum = ul_old_make(node, NULL, "sum + Cast(x) {to=sum.type}");
     if (ul_old_has_input(node, 2))
         sum = choose(node, node->inputs[2], sum, node->inputs[0]);
     ul_builder_overwrite(node->builder, node->inputs[0], sum);
@@ -126,87 +122,34 @@ void ul_microsoft_sgd(struct ul_old_node *node)
         parameters == NULL ? NULL : tensors_of(node, 2, parameters);
     if (gradients == NULL)
         return;
-    ul_value_id rate = as_number(node, node->inputs[0]);
+    ul_value_id rate = ul_old_make(node, NULL, "Reshape(Cast(rate) {to=f32}, [])");
     struct updated updated = updated_new(node, parameters->count);
     for (uint32_t i = 0; i < parameters->count; i++) {
-        ul_value_id step = ul_old_emit_two(node, "Mul", gradients->items[i], rate);
-        put(&updated, 0, i, parameters->items[i],
-            ul_old_emit_two(node, "Sub", parameters->items[i], step), ul_old_input(node, 3));
+        const struct ul_row_name names[] = {{"p", ul_row_value(parameters->items[i])},
+                                            {"g", ul_row_value(gradients->items[i])},
+                                            {"rate", ul_row_value(rate)},
+                                            {NULL, {0}}};
+        put(&updated, 0, i, parameters->items[i], ul_old_make(node, names, "p - g * rate"),
+            ul_old_input(node, 3));
     }
     finish_updated(&updated, 1);
 }
 
 /* ---- AdamW ---- */
 
-struct adam {
-    ul_value_id rate;  /* of the step: with what corrects the moments, in mode 1 */
-    ul_value_id decay; /* 1 - rate * weight_decay; UL_NONE: there is none */
-    ul_value_id root;  /* what the root of the second moment is multiplied by; UL_NONE: 1 */
-    double beta1, beta2, epsilon;
-    bool decays_first;
-};
-
-static ul_value_id times(struct ul_old_node *node, ul_value_id x, double number)
-{
-    return ul_old_emit_two(node, "Mul", x, ul_old_const_float(node, UL_F32, number));
-}
-
-/* 1 - beta^step */
-static ul_value_id correction(struct ul_old_node *node, ul_value_id step, double beta)
-{
-    ul_value_id base = ul_old_const_float(node, UL_F32, beta);
-    ul_value_id power = ul_old_emit_two(node, "Pow", base, step);
-    return ul_old_emit_two(node, "Sub", ul_old_const_float(node, UL_F32, 1), power);
-}
-
-static struct adam read_adam(struct ul_old_node *node)
-{
-    struct adam adam = {.beta1 = ul_old_float(node, "alpha", (double)0.9f),
-                        .beta2 = ul_old_float(node, "beta", (double)0.999f),
-                        .epsilon = ul_old_float(node, "epsilon", (double)1e-8f),
-                        .decays_first = ul_old_int(node, "adam_mode", 0) == 0,
-                        .decay = UL_NONE,
-                        .root = UL_NONE};
-    double decay = ul_old_float(node, "weight_decay", (double)1e-2f);
-    ul_value_id rate = as_number(node, node->inputs[0]);
-    ul_value_id step = as_number(node, node->inputs[1]);
-    adam.rate = rate;
-    if (decay != 0)
-        adam.decay = ul_old_emit_two(node, "Sub", ul_old_const_float(node, UL_F32, 1),
-                                     times(node, rate, decay));
-    if (ul_old_int(node, "correct_bias", 1) == 0)
-        return adam;
-    adam.rate = ul_old_emit_two(node, "Div", rate, correction(node, step, adam.beta1));
-    ul_value_id root = ul_old_emit_one(node, "Sqrt", correction(node, step, adam.beta2));
-    if (adam.decays_first)
-        adam.root = ul_old_emit_one(node, "Reciprocal", root);
-    else
-        adam.rate = ul_old_emit_two(node, "Mul", adam.rate, root);
-    return adam;
-}
-
-static ul_value_id next_moment(struct ul_old_node *node, ul_value_id moment, ul_value_id x,
-                               double beta)
-{
-    return ul_old_emit_two(node, "Add", times(node, moment, beta), times(node, x, 1 - beta));
-}
-
-static ul_value_id next_parameter(struct ul_old_node *node, const struct adam *adam,
-                                  ul_value_id parameter, ul_value_id first, ul_value_id second)
-{
-    ul_value_id below = ul_old_emit_one(node, "Sqrt", second);
-    if (adam->root != UL_NONE)
-        below = ul_old_emit_two(node, "Mul", below, adam->root);
-    below = ul_old_emit_two(node, "Add", below, ul_old_const_float(node, UL_F32, adam->epsilon));
-    ul_value_id step = ul_old_emit_two(node, "Div", first, below);
-    step = ul_old_emit_two(node, "Mul", step, adam->rate);
-    if (adam->decay != UL_NONE && adam->decays_first)
-        parameter = ul_old_emit_two(node, "Mul", parameter, adam->decay);
-    parameter = ul_old_emit_two(node, "Sub", parameter, step);
-    if (adam->decay != UL_NONE && !adam->decays_first)
-        parameter = ul_old_emit_two(node, "Mul", parameter, adam->decay);
-    return parameter;
-}
+/* The rate of the step, with what corrects the moments in mode 1; 1 - rate * weight_decay, if it
+ * decays; and what the root of the second moment is multiplied by, if it is corrected. */
+static const char adam_numbers[] =
+    "r = Reshape(Cast(rate) {to=f32}, []); t = Reshape(Cast(step) {to=f32}, []); "
+    "decay = weight_decay != 0 ? 1 - r * weight_decay : none; "
+    "r = correct_bias ? r / (1 - Pow(alpha, t)) : r; "
+    "root = correct_bias ? Sqrt(1 - Pow(beta, t)) : none; "
+    "adam_mode == 0 ? r : r * root, decay, adam_mode == 0 && correct_bias ? Reciprocal(root) : "
+    "none";
+static const char adam_step[] =
+    "m = m * alpha + g * (1 - alpha); v = v * beta + g * g * (1 - beta); "
+    "by = m / (Sqrt(v) * root + epsilon) * rate; p = adam_mode == 0 ? p * decay : p; "
+    "p = p - by; adam_mode == 0 ? p : p * decay, m, v";
 
 /* rate, step (from 1 on), parameters, gradients, first and second moments, whether to update */
 void ul_microsoft_adamw(struct ul_old_node *node)
@@ -219,18 +162,21 @@ void ul_microsoft_adamw(struct ul_old_node *node)
         if (of[i] == NULL)
             return;
     }
-    struct adam adam = read_adam(node);
+    ul_value_id numbers[3], made[3];
+    if (!ul_old_run(node, NULL, adam_numbers, 3, numbers))
+        return;
     struct updated updated = updated_new(node, of[0]->count);
-    ul_value_id signal = ul_old_input(node, 6);
     for (uint32_t i = 0; i < of[0]->count; i++) {
-        ul_value_id g = of[1]->items[i];
-        ul_value_id first = next_moment(node, of[2]->items[i], g, adam.beta1);
-        ul_value_id second =
-            next_moment(node, of[3]->items[i], ul_old_emit_two(node, "Mul", g, g), adam.beta2);
-        put(&updated, 0, i, of[0]->items[i],
-            next_parameter(node, &adam, of[0]->items[i], first, second), signal);
-        put(&updated, 1, i, of[2]->items[i], first, signal);
-        put(&updated, 2, i, of[3]->items[i], second, signal);
+        const ul_value_id old[3] = {of[0]->items[i], of[2]->items[i], of[3]->items[i]};
+        const struct ul_row_name names[] = {
+            {"p", ul_row_value(old[0])},        {"g", ul_row_value(of[1]->items[i])},
+            {"m", ul_row_value(old[1])},        {"v", ul_row_value(old[2])},
+            {"rate", ul_row_value(numbers[0])}, {"decay", ul_row_value(numbers[1])},
+            {"root", ul_row_value(numbers[2])}, {NULL, {0}}};
+        if (!ul_old_run(node, names, adam_step, 3, made))
+            return;
+        for (uint32_t k = 0; k < 3; k++)
+            put(&updated, k, i, old[k], made[k], ul_old_input(node, 6));
     }
     finish_updated(&updated, 3);
 }
@@ -248,14 +194,10 @@ void ul_microsoft_clip_norm(struct ul_old_node *node)
     }
     ul_value_id *clipped = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, gradients->count);
     if (gradients->count > 0) {
-        ul_value_id norm = ul_microsoft_square_sum(node, gradients->items, gradients->count);
-        norm = ul_old_emit_one(node, "Sqrt", norm);
-        norm = ul_old_emit_two(node, "Add", norm,
-                               ul_old_const_float(node, UL_F32, UL_MICROSOFT_CLIP_EPSILON));
-        double bound = ul_old_float(node, "max_norm", 1);
-        ul_value_id factor =
-            ul_old_emit_two(node, "Div", ul_old_const_float(node, UL_F32, bound), norm);
-        factor = ul_old_emit_two(node, "Min", factor, ul_old_const_float(node, UL_F32, 1));
+        const struct ul_row_name sum[] = {{"sum", ul_row_value(ul_microsoft_square_sum(
+                                                      node, gradients->items, gradients->count))},
+                                          {NULL, {0}}};
+        ul_value_id factor = ul_old_make(node, sum, "Min(max_norm:f32 / (Sqrt(sum) + 1e-6f), 1)");
         for (uint32_t i = 0; i < gradients->count; i++)
             clipped[i] = ul_old_emit_two(node, "Mul", gradients->items[i], factor);
     }

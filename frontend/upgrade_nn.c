@@ -2,6 +2,7 @@
 /* Upgrades of operators whose meaning changed: normalisation, softmax, resizing, one-hot;
  * and SwiGLU. */
 #include "frontend/old_emit.h"
+#include "frontend/rows.h"
 
 #include <string.h>
 
@@ -152,36 +153,28 @@ void ul_upgrade_resize(struct ul_old_node *node)
     }
 }
 
-/* One value per group becomes one per channel: [G] -> [G,1] -> [G,C/G] -> [C]. */
-static ul_value_id per_channel(struct ul_old_node *node, ul_value_id value, ul_value_id expanded)
-{
-    int64_t column[2] = {-1, 1};
-    int64_t flat = -1;
-    ul_value_id inputs[2] = {value, ul_old_const_ints(node, column, 2)};
-    inputs[0] = ul_old_emit(node, "Reshape", 2, inputs, 0, NULL);
-    inputs[1] = expanded;
-    inputs[0] = ul_old_emit(node, "Expand", 2, inputs, 0, NULL);
-    inputs[1] = ul_old_const_ints(node, &flat, 1);
-    return ul_old_emit(node, "Reshape", 2, inputs, 0, NULL);
-}
-
-/* GroupNormalization-18 had scale and bias per group. */
+/* GroupNormalization-18 had scale and bias per group, which become one per channel: [G] -> [G,1] ->
+ * [G,C/G] -> [C]. */
 void ul_upgrade_group_normalization(struct ul_old_node *node)
 {
-    ul_value_id x = ul_old_input(node, 0);
     int64_t groups = ul_old_int(node, "num_groups", 0);
-    if (x == UL_NONE || groups <= 0 || ul_old_input(node, 1) == UL_NONE ||
-        ul_old_input(node, 2) == UL_NONE)
+    ul_value_id made[2];
+    if (groups <= 0 || !ul_old_has_input(node, 0) || !ul_old_has_input(node, 1) ||
+        !ul_old_has_input(node, 2))
         return; /* left for shape inference to refuse */
-    struct ul_int_attr channel_dim[2] = {{"start", 1}, {"end", 2}};
-    struct ul_int_attr axis = {"axis", 0};
-    ul_value_id count = ul_old_const_ints(node, &groups, 1);
-    ul_value_id inputs[2] = {ul_old_emit(node, "Shape", 1, &x, 2, channel_dim), count};
-    inputs[1] = ul_old_emit(node, "Div", 2, inputs, 0, NULL);
-    inputs[0] = count;
-    ul_value_id expanded = ul_old_emit(node, "Concat", 2, inputs, 1, &axis);
-    ul_old_set_input(node, 1, per_channel(node, ul_old_input(node, 1), expanded));
-    ul_old_set_input(node, 2, per_channel(node, ul_old_input(node, 2), expanded));
+    const struct ul_row_name names[] = {{"x", ul_row_value(node->inputs[0])},
+                                        {"scale", ul_row_value(node->inputs[1])},
+                                        {"bias", ul_row_value(node->inputs[2])},
+                                        {"groups", ul_row_ints(1, &groups)},
+                                        {NULL, {0}}};
+    if (!ul_old_run(node, names,
+                    "each = Concat(groups, Div(Shape(x) {start=1, end=2}, groups)) {axis=0}; "
+                    "Reshape(Expand(Reshape(scale, [-1, 1]), each), [-1]), "
+                    "Reshape(Expand(Reshape(bias, [-1, 1]), each), [-1])",
+                    2, made))
+        return;
+    ul_old_set_input(node, 1, made[0]);
+    ul_old_set_input(node, 2, made[1]);
 }
 
 /* OneHot-9 knew no indexes from the end: a negative one selected nothing. Here it becomes one
