@@ -100,66 +100,6 @@ ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_i
     return ul_old_emit(node, op, 1, &x, 0, NULL);
 }
 
-ul_value_id ul_old_emit_cast(struct ul_old_node *node, ul_value_id x, enum ul_dtype dtype)
-{
-    struct ul_int_attr to = {"to", dtype};
-    return ul_old_emit(node, "Cast", 1, &x, 1, &to);
-}
-
-ul_value_id ul_old_emit_reshape(struct ul_old_node *node, ul_value_id x, uint32_t rank,
-                                const int64_t *dims)
-{
-    struct ul_int_attr allow_zero = {"allowzero", 1};
-    ul_value_id inputs[2] = {x, ul_old_const_ints(node, dims, rank)};
-    return ul_old_emit(node, "Reshape", 2, inputs, 1, &allow_zero);
-}
-
-ul_value_id ul_old_emit_transpose(struct ul_old_node *node, ul_value_id x, uint32_t rank,
-                                  const int64_t *perm)
-{
-    struct ul_graph *graph = node->builder->graph;
-    ul_value_id y = ul_old_emit_one(node, "Transpose", x);
-    ul_node_set_ints(graph, graph->values[y].producer, "perm", perm, rank);
-    return y;
-}
-
-ul_value_id ul_old_emit_slice(struct ul_old_node *node, ul_value_id x, int64_t axis, int64_t begin,
-                              int64_t end)
-{
-    ul_value_id inputs[4] = {x, ul_old_const_ints(node, &begin, 1),
-                             ul_old_const_ints(node, &end, 1), ul_old_const_ints(node, &axis, 1)};
-    return ul_old_emit(node, "Slice", 4, inputs, 0, NULL);
-}
-
-ul_value_id ul_old_emit_element(struct ul_old_node *node, ul_value_id x, int64_t axis, int64_t at)
-{
-    ul_value_id one = ul_old_emit_slice(node, x, axis, at, at + 1);
-    return ul_old_emit_two(node, "Squeeze", one, ul_old_const_ints(node, &axis, 1));
-}
-
-ul_value_id ul_old_emit_concat(struct ul_old_node *node, ul_value_id a, ul_value_id b, int64_t axis)
-{
-    ul_value_id inputs[2] = {a, b};
-    struct ul_int_attr attr = {"axis", axis};
-    return ul_old_emit(node, "Concat", 2, inputs, 1, &attr);
-}
-
-ul_value_id ul_old_const_range(struct ul_old_node *node, int64_t count)
-{
-    ul_value_id inputs[3] = {ul_old_const_int(node, UL_I64, 0),
-                             ul_old_const_int(node, UL_I64, count),
-                             ul_old_const_int(node, UL_I64, 1)};
-    return ul_old_emit(node, "Range", 3, inputs, 0, NULL);
-}
-
-ul_value_id ul_old_const_zeros(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
-                               const int64_t *dims)
-{
-    ul_value_id zero =
-        dtype == UL_I32 ? ul_old_const_int(node, dtype, 0) : ul_old_const_float(node, dtype, 0);
-    return ul_old_emit_two(node, "Expand", zero, ul_old_const_ints(node, dims, rank));
-}
-
 ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
                             const ul_value_id *inputs, uint32_t output_count)
 {

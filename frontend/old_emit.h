@@ -23,22 +23,6 @@ const char *ul_old_why_unknown(struct ul_old_node *node, ul_value_id value);
 /* Values from nodes. */
 ul_value_id ul_old_emit_two(struct ul_old_node *node, const char *op, ul_value_id a, ul_value_id b);
 ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_id x);
-ul_value_id ul_old_emit_cast(struct ul_old_node *node, ul_value_id x, enum ul_dtype dtype);
-ul_value_id ul_old_emit_reshape(struct ul_old_node *node, ul_value_id x, uint32_t rank,
-                                const int64_t *dims);
-ul_value_id ul_old_emit_transpose(struct ul_old_node *node, ul_value_id x, uint32_t rank,
-                                  const int64_t *perm);
-/* Elements [begin, end) along an axis; that at `at` alone, without the axis. */
-ul_value_id ul_old_emit_slice(struct ul_old_node *node, ul_value_id x, int64_t axis, int64_t begin,
-                              int64_t end);
-ul_value_id ul_old_emit_element(struct ul_old_node *node, ul_value_id x, int64_t axis, int64_t at);
-ul_value_id ul_old_emit_concat(struct ul_old_node *node, ul_value_id a, ul_value_id b,
-                               int64_t axis);
-/* The int64 numbers 0, 1, … count - 1. */
-ul_value_id ul_old_const_range(struct ul_old_node *node, int64_t count);
-/* `count` zeros of that type and shape. */
-ul_value_id ul_old_const_zeros(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
-                               const int64_t *dims);
 /* A node with several outputs, which stand in graph->nodes[id]. */
 ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
                             const ul_value_id *inputs, uint32_t output_count);

@@ -4,6 +4,7 @@
  * constants, as those of other operators are; Compress of data by a constant condition is a Gather.
  * Where data are not known the node stays as it is, and is refused with a reason (old_node.c). */
 #include "frontend/old_emit.h"
+#include "frontend/rows.h"
 #include "ir/infer.h"
 #include "ir/op.h"
 
@@ -77,7 +78,7 @@ void ul_upgrade_compress(struct ul_old_node *node)
     if (condition == NULL || condition->type.rank != 1 || ul_old_input(node, 0) == UL_NONE)
         return;
     uint64_t count = ul_type_elements(&condition->type);
-    int64_t *places = UL_NEW_ARRAY(node->builder->scratch, int64_t, count), all = -1;
+    int64_t *places = UL_NEW_ARRAY(node->builder->scratch, int64_t, count);
     uint32_t found = 0;
     for (uint64_t i = 0; i < count; i++) {
         if (!is_zero(condition, i))
@@ -97,12 +98,12 @@ void ul_upgrade_compress(struct ul_old_node *node)
         ul_old_invalid(node, "its condition is longer than what it chooses of");
         return;
     }
-    node->finished = true;
-    ul_value_id inputs[2] = {node->inputs[0], UL_NONE};
-    if (attr == NULL)
-        inputs[0] = ul_old_emit_reshape(node, inputs[0], 1, &all);
-    inputs[1] = ul_old_const_ints(node, places, found);
-    ul_old_set_result(node, 0, ul_old_emit(node, "Gather", 2, inputs, 1, &axis));
+    const struct ul_row_name names[] = {{"x", ul_row_value(node->inputs[0])},
+                                        {"flat", ul_row_int(attr == NULL)},
+                                        {"places", ul_row_ints(found, places)},
+                                        {"axis", ul_row_int(axis.value)},
+                                        {NULL, {0}}};
+    ul_old_finish(node, names, "Gather(flat ? Reshape(x, [-1]) : x, places) {axis=axis}");
 }
 
 /* ---- Unique ---- */

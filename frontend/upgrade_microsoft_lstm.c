@@ -169,11 +169,10 @@ static bool read_lstm(struct ul_old_node *node, struct lstm *lstm)
 static ul_value_id activate(struct ul_old_node *node, double clip,
                             const struct activation *function, ul_value_id x)
 {
-    if (clip > 0) {
-        ul_value_id inputs[3] = {x, ul_old_const_float(node, UL_F32, -clip),
-                                 ul_old_const_float(node, UL_F32, clip)};
-        x = ul_old_emit(node, "Clip", 3, inputs, 0, NULL);
-    }
+    const struct ul_row_name names[] = {
+        {"x", ul_row_value(x)}, {"clip", ul_row_float(clip)}, {NULL, {0}}};
+    if (clip > 0)
+        x = ul_old_make(node, names, "Clip(x, -clip, clip)");
     ul_value_id y = ul_old_emit_one(node, function->op, x);
     if (function->has_alpha)
         ul_old_emitted_float(node, y, "alpha", function->alpha);
@@ -197,13 +196,6 @@ static ul_value_id take_gate(struct ul_old_node *node, const struct lstm *lstm,
     return ul_old_make(node, names,
                        "gate = Slice(gates, [begin], [end], [1]); "
                        "gate + (peepholes ? Slice(peepholes, [begin], [end], [0]) * c : none)");
-}
-
-static ul_value_id choose(struct ul_old_node *node, ul_value_id condition, ul_value_id a,
-                          ul_value_id b)
-{
-    ul_value_id inputs[3] = {condition, a, b};
-    return condition == UL_NONE ? a : ul_old_emit(node, "Where", 3, inputs, 0, NULL);
 }
 
 static ul_value_id add_argument(struct ul_old_node *node, const char *name)
@@ -237,17 +229,30 @@ static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const s
     ul_value_id in = activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 0, c));
     ul_value_id cell = activate(node, lstm->clip, &f[1], take_gate(node, lstm, way, gates, 3, c));
     ul_value_id forget =
-        lstm->couples ? ul_old_emit_two(node, "Sub", ul_old_const_float(node, UL_F32, 1), in)
+        lstm->couples ? UL_NONE
                       : activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 2, c));
-    ul_value_id next_c = ul_old_emit_two(node, "Add", ul_old_emit_two(node, "Mul", forget, c),
-                                         ul_old_emit_two(node, "Mul", in, cell));
+    const struct ul_row_name cells[] = {{"c", ul_row_value(c)},
+                                        {"in", ul_row_value(in)},
+                                        {"cell", ul_row_value(cell)},
+                                        {"forget", ul_row_value(forget)},
+                                        {NULL, {0}}};
+    ul_value_id next_c = ul_old_make(node, cells, "(forget ? forget : 1:f32 - in) * c + in * cell");
     ul_value_id out =
         activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 1, next_c));
-    ul_value_id next_h = ul_old_emit_two(node, "Mul", out, activate(node, 0, &f[2], next_c));
-    ul_value_id results[] = {choose(node, valid, next_h, h), choose(node, valid, next_c, c),
-                             choose(node, valid, next_h, ul_old_const_float(node, UL_F32, 0))};
-    if (valid == UL_NONE) /* an output of a block stands there once */
-        results[2] = ul_old_emit_one(node, "Identity", next_h);
+    const struct ul_row_name states[] = {{"h", ul_row_value(h)},
+                                         {"c", ul_row_value(c)},
+                                         {"next_c", ul_row_value(next_c)},
+                                         {"out", ul_row_value(out)},
+                                         {"shown", ul_row_value(activate(node, 0, &f[2], next_c))},
+                                         {"valid", ul_row_value(valid)},
+                                         {NULL, {0}}};
+    ul_value_id results[3]; /* an output of a block stands there once */
+    if (!ul_old_run(node, states,
+                    "y = out * shown; valid ? Where(valid, y, h) : y, "
+                    "valid ? Where(valid, next_c, c) : next_c, "
+                    "valid ? Where(valid, y, 0) : Identity(y)",
+                    3, results))
+        return;
     for (uint32_t i = 0; i < 3; i++)
         ul_block_add_output(graph, node->builder->block, results[i]);
 }
@@ -256,7 +261,9 @@ static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const s
 
 static ul_value_id element_of(struct ul_old_node *node, uint32_t index, int64_t direction)
 {
-    return ul_old_emit_element(node, ul_old_input(node, index), 0, direction);
+    const struct ul_row_name names[] = {
+        {"x", ul_row_value(ul_old_input(node, index))}, {"d", ul_row_int(direction)}, {NULL, {0}}};
+    return ul_old_make(node, names, "Squeeze(Slice(x, [d], [d + 1], [0]), [0])");
 }
 
 /* What all steps add to the gates: the input's share and both biases. */
@@ -282,8 +289,9 @@ static ul_value_id initial_state(struct ul_old_node *node, const struct lstm *ls
                                  int64_t direction)
 {
     const int64_t dims[] = {lstm->batch, lstm->size};
+    const struct ul_row_name names[] = {{"dims", ul_row_ints(2, dims)}, {NULL, {0}}};
     return ul_old_has_input(node, index) ? element_of(node, index, direction)
-                                         : ul_old_const_zeros(node, UL_F32, 2, dims);
+                                         : ul_old_make(node, names, "Expand(0:f32, dims)");
 }
 
 static bool is_backward(const struct lstm *lstm, int64_t direction)
@@ -298,9 +306,9 @@ static ul_value_id turn_steps(struct ul_old_node *node, const struct lstm *lstm,
 {
     if (lstm->valid == UL_NONE || !is_backward(lstm, direction))
         return x;
-    ul_value_id inputs[2] = {x, ul_old_emit_cast(node, node->inputs[LENGTHS], UL_I64)};
-    struct ul_int_attr axes[2] = {{"batch_axis", 1}, {"time_axis", 0}};
-    return ul_old_emit(node, "ReverseSequence", 2, inputs, 2, axes);
+    const struct ul_row_name names[] = {{"x", ul_row_value(x)}, {NULL, {0}}};
+    return ul_old_make(node, names,
+                       "ReverseSequence(x, Cast(lengths) {to=i64}) {batch_axis=1, time_axis=0}");
 }
 
 /* The Scan's node; its outputs are h, c and the h of all steps. */
@@ -340,12 +348,12 @@ static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, i
 /* The steps that a sequence has. */
 static ul_value_id find_valid(struct ul_old_node *node, const struct lstm *lstm)
 {
-    const int64_t column[] = {lstm->steps, 1, 1}, row[] = {1, lstm->batch, 1};
-    if (!ul_old_has_input(node, LENGTHS))
-        return UL_NONE;
-    ul_value_id at = ul_old_emit_cast(node, ul_old_const_range(node, lstm->steps), UL_I32);
-    return ul_old_emit_two(node, "Less", ul_old_emit_reshape(node, at, 3, column),
-                           ul_old_emit_reshape(node, node->inputs[LENGTHS], 3, row));
+    const struct ul_row_name names[] = {
+        {"steps", ul_row_int(lstm->steps)}, {"batch", ul_row_int(lstm->batch)}, {NULL, {0}}};
+    return ul_old_make(node, names,
+                       "lengths ? Less(Reshape(Cast(" UL_ROW_RANGE(
+                           "steps") ") {to=i32}, [steps, 1, 1]), "
+                                    "Reshape(lengths, [1, batch, 1])) : none");
 }
 
 void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
@@ -365,8 +373,13 @@ void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
             int64_t axis = i == 0; /* of directions: Y is [steps, directions, batch, size] */
             ul_value_id part = graph->nodes[scan].outputs[(i + 2) % 3];
             part = i == 0 ? turn_steps(node, &lstm, d, part) : part;
-            part = ul_old_emit_two(node, "Unsqueeze", part, ul_old_const_ints(node, &axis, 1));
-            results[i] = d == 0 ? part : ul_old_emit_concat(node, results[i], part, axis);
+            const struct ul_row_name names[] = {{"part", ul_row_value(part)},
+                                                {"axis", ul_row_int(axis)},
+                                                {"before", ul_row_value(results[i])},
+                                                {NULL, {0}}};
+            results[i] = ul_old_make(node, names,
+                                     "part = Unsqueeze(part, [axis]); "
+                                     "before ? Concat(before, part) {axis=axis} : part");
         }
     }
     for (uint32_t i = 0; i < 3; i++)

@@ -57,6 +57,13 @@ ul_value_id ul_ml_emit(struct ul_old_node *node, enum ul_op op, const ul_value_i
     return ul_build_value(ul_old_build(node), op, inputs, input_count, NULL);
 }
 
+/* What a body makes of s. */
+static ul_value_id of_scores(struct ul_old_node *node, ul_value_id scores, const char *body)
+{
+    const struct ul_row_name names[] = {{"s", ul_row_value(scores)}, {NULL, {0}}};
+    return ul_old_make(node, names, body);
+}
+
 ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_type *type)
 {
     ul_value_id x = ul_old_input(node, 0);
@@ -69,14 +76,14 @@ ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_
     }
     if (type->rank == 1) {
         *type = ul_type_make(type->dtype, 2, (int64_t[]){1, type->dims[0]});
-        x = ul_old_emit_reshape(node, x, 2, type->dims);
+        x = of_scores(node, x, "Reshape(s, [1, s.0])");
     }
     if (type->dims[1] == 0) {
         ul_old_invalid(node, "input 0 has no features");
         return UL_NONE;
     }
     if (type->dtype != dtype)
-        x = ul_old_emit_cast(node, x, dtype);
+        x = ul_build_cast(ul_old_build(node), x, dtype);
     type->dtype = dtype;
     return x;
 }
@@ -92,12 +99,6 @@ static const char probit[] =
     "y = s * 2 - 1; log = Log((1 - y) * (1 + y)); v = 2 / (3.14159f * 0.147f) + 0.5 * log; "
     "root = Sqrt(v * v - 1 / 0.147f * log); size = Sqrt(root - v) * 1.41421356f; "
     "Where(Less(y, 0), Neg(size), size)";
-
-static ul_value_id of_scores(struct ul_old_node *node, ul_value_id scores, const char *body)
-{
-    const struct ul_row_name names[] = {{"s", ul_row_value(scores)}, {NULL, {0}}};
-    return ul_old_make(node, names, body);
-}
 
 static const char *post_transform(const struct ul_old_node *node)
 {

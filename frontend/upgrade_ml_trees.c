@@ -6,22 +6,29 @@
 #include <math.h>
 #include <string.h>
 
+/* What `body` makes of scores s and a number n. */
+static ul_value_id of_scores(struct ul_old_node *node, ul_value_id scores, double number,
+                             const char *body)
+{
+    const struct ul_row_name names[] = {
+        {"s", ul_row_value(scores)}, {"n", ul_row_float(number)}, {NULL, {0}}};
+    return ul_old_make(node, names, body);
+}
+
 static ul_value_id average(struct ul_old_node *node, const struct ul_ml_forest *forest,
                            ul_value_id scores)
 {
-    if (forest->aggregate != UL_ML_AVERAGE)
-        return scores;
-    return ul_old_emit_two(node, "Div", scores,
-                           ul_old_const_float(node, forest->dtype, forest->tree_count));
+    return of_scores(node, scores, forest->tree_count,
+                     forest->aggregate == UL_ML_AVERAGE ? "s / n" : "s");
 }
 
-static ul_value_id add_base(struct ul_old_node *node, const struct ul_ml_forest *forest,
-                            const struct ul_ml_list *base, ul_value_id scores)
+static ul_value_id add_all(struct ul_old_node *node, int64_t count, const double *numbers,
+                           ul_value_id scores)
 {
-    if (base->count == 0)
-        return scores;
-    return ul_old_emit_two(node, "Add", scores,
-                           ul_ml_const(node, forest->dtype, 1, &base->count, base->floats));
+    const struct ul_row_name names[] = {{"s", ul_row_value(scores)},
+                                        {"numbers", ul_row_floats((uint32_t)count, numbers)},
+                                        {NULL, {0}}};
+    return ul_old_make(node, names, count > 0 ? "s + numbers" : "s");
 }
 
 static ul_value_id transform(struct ul_old_node *node, const struct ul_ml_forest *forest,
@@ -77,10 +84,11 @@ void ul_ml_tree_regressor(struct ul_old_node *node)
     ul_value_id scores = ul_ml_emit_forest(node, x, type.dims[1], &forest);
     if (scores == UL_NONE)
         return;
-    scores = add_base(node, &forest, &base, average(node, &forest, scores));
+    scores = add_all(node, base.count, base.floats, average(node, &forest, scores));
     scores = transform(node, &forest, scores);
     ul_old_set_result(node, 0,
-                      forest.dtype == UL_F32 ? scores : ul_old_emit_cast(node, scores, UL_F32));
+                      forest.dtype == UL_F32 ? scores
+                                             : ul_build_cast(ul_old_build(node), scores, UL_F32));
 }
 
 void ul_ml_tree_ensemble(struct ul_old_node *node)
@@ -158,15 +166,16 @@ static void set_scores(struct ul_old_node *node, const struct ul_ml_forest *fore
                        ul_value_id scores)
 {
     ul_old_set_result(node, 1,
-                      forest->dtype == UL_F32 ? scores : ul_old_emit_cast(node, scores, UL_F32));
+                      forest->dtype == UL_F32 ? scores
+                                              : ul_build_cast(ul_old_build(node), scores, UL_F32));
 }
 
 /* The score of one class beside a 0 for the other. */
 static ul_value_id beside_zero(struct ul_old_node *node, ul_value_id score, bool is_second)
 {
-    struct ul_type type = ul_old_type(node, score);
-    ul_value_id zeros = ul_old_const_zeros(node, type.dtype, type.rank, type.dims);
-    return ul_old_emit_concat(node, is_second ? zeros : score, is_second ? score : zeros, 1);
+    return of_scores(node, score, 0,
+                     is_second ? "Concat(Expand(0:s, s.dims), s) {axis=1}"
+                               : "Concat(s, Expand(0:s, s.dims)) {axis=1}");
 }
 
 /* Of two classes one of which has weights: `score` decides, at 1/2 where all weights are positive,
@@ -182,8 +191,7 @@ static void finish_one_of_two(struct ul_old_node *node, const struct ul_ml_fores
         return;
     }
     if (base->count > 0 && !is_second)
-        score = ul_old_emit_two(node, "Add", score,
-                                ul_old_const_float(node, forest->dtype, base->floats[0]));
+        score = of_scores(node, score, base->floats[0], "s + n");
     ul_value_id both = is_second || base->count == 2
                            ? ul_ml_transform(node, beside_zero(node, score, is_second))
                            : ul_ml_both_transformed(node, score, 2 * limit);
@@ -206,16 +214,13 @@ static void finish_two(struct ul_old_node *node, const struct ul_ml_forest *fore
         return;
     }
     if (base->count == 2) {
-        ul_value_id first = ul_old_emit_slice(node, scores, 1, 0, 1);
-        first = ul_old_emit_two(node, "Add", first,
-                                ul_old_const_float(node, forest->dtype, base->floats[1]));
+        ul_value_id first = of_scores(node, scores, base->floats[1], "Slice(s, [0], [1], [1]) + n");
         scores = ul_ml_both(node, first, 0);
     } else if (base->count == 1) {
-        double values[2] = {base->floats[0], 0};
-        scores = ul_old_emit_two(node, "Add", scores,
-                                 ul_ml_const(node, forest->dtype, 1, (int64_t[]){2}, values));
+        const double values[2] = {base->floats[0], 0};
+        scores = add_all(node, 2, values, scores);
     }
-    ul_ml_set_label_above(node, &numbers, ul_old_emit_slice(node, scores, 1, 1, 2), 0);
+    ul_ml_set_label_above(node, &numbers, of_scores(node, scores, 0, "Slice(s, [1], [2], [1])"), 0);
     set_scores(node, forest, ul_ml_transform(node, scores));
 }
 
@@ -237,11 +242,8 @@ static void finish_many(struct ul_old_node *node, const struct ul_ml_forest *for
         all = all && !isinf(absent[j]);
     }
     if (base->count > 0)
-        scores = ul_old_emit_two(node, "Add", scores,
-                                 ul_ml_const(node, forest->dtype, 1, &count, bases));
-    ul_value_id ranked = all ? scores
-                             : ul_old_emit_two(node, "Add", scores,
-                                               ul_ml_const(node, forest->dtype, 1, &count, absent));
+        scores = add_all(node, count, bases, scores);
+    ul_value_id ranked = all ? scores : add_all(node, count, absent, scores);
     ul_ml_set_labels(node, labels, ul_ml_largest(node, ranked));
     set_scores(node, forest, ul_ml_transform(node, scores));
 }
