@@ -82,13 +82,15 @@ static void test_expressions(void **state)
     BUILDS("x * Sigmoid(x * 1.5) + b", "\"n/Mul\" f32[2,3] = Mul",
            "\"n/Sigmoid\" f32[2,3] = Sigmoid", "\"n/Mul\" f32[2,3] = Mul n2 \"n/Mul\" (%0, %4)");
     BUILDS("Reshape(x, [x.1, 2 * x.0 / 2, 1])", "\"n/Reshape\" f32[3,2,1] = Reshape");
-    BUILDS("Transpose(x) {perm=[1..x.rank, 0]}", "Transpose n0 \"n/Transpose\" (%0) {perm=ints[1,0]}");
+    BUILDS("Transpose(x) {perm=[1..x.rank, 0]}",
+           "Transpose n0 \"n/Transpose\" (%0) {perm=ints[1,0]}");
     BUILDS("y = ReduceSum(x, axes) {keepdims=n > 3 ? 0 : none}; -y", "{keepdims=0}",
            "\"n/Neg\" f32[] = Neg");
     BUILDS("Where(Less(i, 0), 1:i64, i), , Cast(i) {to=x.type}", "\"n/Less\" bool[2,3] = Less",
            "\"n/Where\" i64[2,3] = Where", "\"n/Cast\" f32[2,3] = Cast");
     BUILDS("b ? b : x.rank == 3 && b.0 == 1 ? Abs(x) : Exp(x)", "\"n/Exp\" f32[2,3] = Exp");
-    BUILDS("values, places = TopK(x, [1]); values, places", "%2 \"n/TopK\" f32[2,1], %");
+    BUILDS("values, places = TopK(x, [1]); values, places",
+           "%3 \"n/TopK\" f32[2,1], %4 \"n/TopK:1\" i64[2,1]");
 }
 
 static void refuses(const char *body, bool is_invalid, const char *reason)

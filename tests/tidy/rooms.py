@@ -53,7 +53,7 @@ CIRCLES = {
     # nodes hold graphs, functions hold nodes, and old operators are built as nodes anew
     "frontend": [
         "attribute.c build.c describe.c function.c gradient.c inputs.c load.c old_emit.c"
-        " old_node.c order.c record.c sequence.c sequence_graphs.c upgrade.c"
+        " old_node.c order.c record.c rows.c sequence.c sequence_graphs.c upgrade.c"
     ],
 }
 
