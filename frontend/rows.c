@@ -201,7 +201,8 @@ static void read_attrs(struct ul_old_node *node, struct ul_row *row)
 {
     struct ul_arena *scratch = node->builder->scratch;
     struct ul_attr *kept = UL_NEW_ARRAY(scratch, struct ul_attr, node->attr_count);
-    memcpy(kept, node->attrs, node->attr_count * sizeof *kept);
+    if (node->attr_count > 0)
+        memcpy(kept, node->attrs, node->attr_count * sizeof *kept);
     if (!ul_row_take(row, "{"))
         return;
     while (!ul_row_take(row, "}")) {
