@@ -195,7 +195,7 @@ static enum ul_status refuse(const struct modes *modes, ul_node_id node)
 static ul_value_id step_key(struct modes *modes, ul_node_id before)
 {
     if (modes->key == UL_NONE) {
-        build_before(modes, modes->graph->blocks[0].nodes[0]);
+        build_before(modes, ul_graph_only_root(modes->graph)->nodes[0]);
         modes->key =
             ul_build_unary(&modes->make.build, UL_OP_StepKey, ul_update_step(modes->graph));
     }
