@@ -73,7 +73,7 @@ ul_value_id ul_build_slice(struct ul_build *build, ul_value_id value, uint32_t a
 /* With so many zeros around, or (negative) so many elements less: a number per dimension. */
 ul_value_id ul_build_pad(struct ul_build *build, ul_value_id value, const int64_t *begin,
                          const int64_t *end);
-/* `type`: as ul_build_value has it. Of one value, that itself. */
+/* `type`: as ul_build_value has it. One value alone is that value itself. */
 ul_value_id ul_build_concat(struct ul_build *build, const ul_value_id *values, uint32_t count,
                             int64_t axis, const struct ul_type *type);
 ul_value_id ul_build_copy(struct ul_build *build, ul_value_id value);

@@ -78,7 +78,7 @@ struct ul_row {
     const char *wrong;   /* why there is no result, or NULL */
     bool is_invalid;     /* the file is, rather than that it asks for too much */
     ul_value_id unknown; /* whose shape is wanted and not known, where that is what is wrong */
-    /* Of the reader. */
+    /* What the reader keeps. */
     uint32_t name_count;
     struct ul_row_span {
         const char *text;
