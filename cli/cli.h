@@ -186,8 +186,9 @@ enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path,
 /* To the files of --html, --csv, --csv-steps and --trace. */
 enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved) UL_MUST_CHECK;
 
-/* shared.c: UL_USAGE for several models without --shared, and for one with it. */
-enum ul_status ul_cli_check_shared(struct ul_cli_job *job) UL_MUST_CHECK;
+/* shared.c: UL_USAGE for one model with --shared, and without it for a link, and for several models
+ * unless each is one by itself (`takes_many`). */
+enum ul_status ul_cli_check_shared(struct ul_cli_job *job, bool takes_many) UL_MUST_CHECK;
 /* UL_USAGE for --prefix where nothing is emitted and there is one model. */
 enum ul_status ul_cli_check_names(struct ul_cli_job *job) UL_MUST_CHECK;
 

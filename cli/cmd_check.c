@@ -117,7 +117,7 @@ const struct ul_cli_command ul_command_check = {
     .summary = "Checks plans independently of the planner that made them.",
     .details =
         "With --shared all files but the last are models, and that is their plan. "
-        "Of several plans each is judged by itself, in lines that begin with its name, and "
+        "Several plans are judged one by one, in lines that begin with their names, and "
         "the exit code is the highest of theirs. What no model determines is named, since it "
         "is held against the rest of the plan alone: the planner's word, which a search "
         "found; what was given, down to the names of the tool and of the file; and what may "

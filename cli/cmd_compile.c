@@ -175,7 +175,7 @@ static void put_budget(struct ul_cli_job *job)
 static enum ul_status compile(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
-    UL_TRY(ul_cli_check_shared(job));
+    UL_TRY(ul_cli_check_shared(job, false));
     if (options->shared && options->emit == NULL && options->output == NULL)
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "--shared: say where the library goes: --emit DIR, or -o libNAME.so "

@@ -16,12 +16,11 @@ static enum ul_status check_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     struct ul_diag *diag = &job->compile.diag;
-    if (!options->sweep || options->shared)
-        UL_TRY(ul_cli_check_shared(job));
+    UL_TRY(ul_cli_check_shared(job, options->sweep));
     UL_TRY(ul_cli_check_names(job));
     if (job->files.count == 0)
         return ul_diag_set(diag, UL_USAGE, "give one model: ullage plan MODEL.onnx");
-    if (job->files.count > 1 && job->compile.options.quantize_activations != NULL)
+    if (has_table(job) && job->files.count > 1 && job->compile.options.quantize_activations != NULL)
         return ul_diag_set(diag, UL_USAGE,
                            "--quantize-activations has data of one model: give one");
     if (options->sweep && job->compile.options.plan != NULL)

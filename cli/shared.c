@@ -2,7 +2,7 @@
 /* --shared: several models in one arena, for `plan`, `compile` and `check`. */
 #include "cli/cli.h"
 
-enum ul_status ul_cli_check_shared(struct ul_cli_job *job)
+enum ul_status ul_cli_check_shared(struct ul_cli_job *job, bool takes_many)
 {
     struct ul_diag *diag = &job->compile.diag;
     if (job->options.shared && job->files.count < 2)
@@ -14,7 +14,7 @@ enum ul_status ul_cli_check_shared(struct ul_cli_job *job)
     if (!job->options.shared && job->compile.options.links.count > 0)
         return ul_diag_set(diag, UL_USAGE,
                            "--link is of two models: give --shared too, or leave it out");
-    if (!job->options.shared && job->files.count > 1)
+    if (!job->options.shared && !takes_many && job->files.count > 1)
         return ul_diag_set(diag, UL_USAGE,
                            "this takes one model; --shared takes several, which run one after "
                            "another in one arena");

@@ -277,7 +277,8 @@ enum ul_status ul_compile_read_header(struct ul_compile *compile)
 
 bool ul_compile_is_other_model(const struct ul_compile *compile)
 {
-    return compile->options.plan != NULL && compile->loaded && compile->model.sha256[0] != '\0' &&
+    bool is_read = compile->loaded || compile->root_count > 0;
+    return compile->options.plan != NULL && is_read && compile->model.sha256[0] != '\0' &&
            strcmp(compile->plan_header.model_sha256, compile->model.sha256) != 0;
 }
 

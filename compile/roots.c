@@ -16,7 +16,7 @@
 
 enum { MAX_ROOTS = 64 };
 
-/* ---- what is not for several models ---- */
+/* ---- options of one model ---- */
 
 enum ul_status ul_compile_check_roots(struct ul_compile *compile)
 {
@@ -59,7 +59,13 @@ static bool is_of_runtime(const char *name)
 /* Macros of a header are in capitals, and files of the library have names too. */
 static bool is_taken(const struct ul_compile *compile, uint32_t count, const char *name)
 {
-    static const char *const names[] = {UL_ROOTS_PREFIX, "library", "weights", "rom", "kernels"};
+    static const char *const names[] = {
+        UL_ROOTS_PREFIX, "library", "weights", "rom", "kernels",
+        /* Headers of C, which a caller with -I of the folder would find there. */
+        "assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso646", "limits",
+        "locale", "math", "setjmp", "signal", "stdalign", "stdarg", "stdatomic", "stdbool",
+        "stddef", "stdint", "stdio", "stdlib", "stdnoreturn", "string", "tgmath", "threads", "time",
+        "uchar", "wchar", "wctype"};
     bool taken = is_of_runtime(name);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         taken = taken || is_same_name(name, names[i]);
@@ -316,6 +322,26 @@ static struct ul_compile *new_part(struct ul_compile *compile)
     return part;
 }
 
+/* One program stores f32 in one kind of 16 bits. */
+static enum ul_status check_storage(struct ul_compile *compile)
+{
+    uint32_t first = UL_NONE;
+    for (uint32_t r = 0; r < compile->root_count; r++) {
+        enum ul_dtype declared = ul_graph_declared(&compile->roots[r].part->graph);
+        if (declared == UL_DTYPE_NONE)
+            continue;
+        first = first == UL_NONE ? r : first;
+        enum ul_dtype before = ul_graph_declared(&compile->roots[first].part->graph);
+        if (declared != before)
+            return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                               "%s is a model of %s, and %s of %s: one program stores one of them; "
+                               "compile these two apart",
+                               compile->roots[first].path, ul_dtype_get(before)->name,
+                               compile->roots[r].path, ul_dtype_get(declared)->name);
+    }
+    return UL_OK;
+}
+
 static enum ul_status rewrite_part(struct ul_compile *compile, uint32_t root,
                                    const struct ul_target *target)
 {
@@ -397,6 +423,15 @@ static uint32_t root_in(const struct ul_compile *compile, const char *said, cons
     return UL_NONE;
 }
 
+static const char *list_names(struct ul_compile *compile)
+{
+    struct ul_text text;
+    ul_text_init(&text, &compile->keep);
+    for (uint32_t r = 0; r < compile->root_count; r++)
+        ul_text_printf(&text, "%s%s", r == 0 ? "" : ", ", compile->roots[r].name);
+    return text.data;
+}
+
 static enum ul_status link_all(struct ul_compile *compile)
 {
     const struct ul_pairs *links = &compile->options.links;
@@ -408,8 +443,8 @@ static enum ul_status link_all(struct ul_compile *compile)
                                             links->items[i].value);
         if (root == UL_NONE || from == UL_NONE)
             return ul_diag_set(&compile->diag, UL_USAGE,
-                               "%s: expected MODEL:INPUT=MODEL:OUTPUT, where the models are %s ...",
-                               shown, compile->roots[0].name);
+                               "%s: expected MODEL:INPUT=MODEL:OUTPUT; the models are %s", shown,
+                               list_names(compile));
         enum ul_status status =
             ul_graph_link(&compile->graph, root, input, from, output, &compile->diag);
         if (status != UL_OK) {
@@ -432,6 +467,7 @@ enum ul_status ul_compile_join_roots(struct ul_compile *compile, const struct ul
         names[r] = compile->roots[r].name;
         compile->weight_elements += compile->roots[r].part->weight_elements;
     }
+    UL_TRY(check_storage(compile));
     describe_models(compile);
     ul_graph_join(&compile->graph, keep, graphs, names, compile->root_count);
     UL_TRY(link_all(compile));

@@ -177,7 +177,8 @@ void ul_graph_init(struct ul_graph *graph, struct ul_arena *arena, const char *n
 void ul_graph_copy(struct ul_graph *graph, struct ul_arena *arena, const struct ul_graph *from);
 /* join.c: the roots of all these graphs in one, which borrows their names, attributes and tensors.
  * Root i, from a graph of one root, is called names[i]; so begin the names of its nodes and values,
- * "NAME/...", but for weights: constants of equal bytes become one. */
+ * "NAME/...", but for weights. Where one of the graphs is of a model of 16 bits, the values of
+ * those that are not are declared to be f32. */
 void ul_graph_join(struct ul_graph *graph, struct ul_arena *arena,
                    const struct ul_graph *const *from, const char *const *names, uint32_t count);
 /* Has an input of a root be an output of another, of the same type, where that lies. UL_USAGE:
@@ -187,8 +188,11 @@ enum ul_status ul_graph_link(struct ul_graph *graph, ul_block_id root, const cha
                              struct ul_diag *diag) UL_MUST_CHECK;
 /* The output that an input is linked to. */
 ul_value_id ul_graph_linked(const struct ul_graph *graph, ul_value_id input);
-/* Whether an input is linked to an output of a root, so that its bytes stay from run to run. */
-bool ul_graph_is_linked(const struct ul_graph *graph, ul_value_id output);
+/* Per value, whether runs of one root leave its bytes to runs of another: linked inputs and
+ * outputs, and what overwrites them or is overwritten by them. NULL: no input is linked. */
+bool *ul_graph_find_linked(const struct ul_graph *graph, struct ul_arena *arena);
+/* The 16 bits that some value is declared to have, or UL_DTYPE_NONE. */
+enum ul_dtype ul_graph_declared(const struct ul_graph *graph);
 /* The name that a value of a root has in its own model. */
 const char *ul_root_plain_name(const struct ul_graph *graph, ul_block_id root, const char *name);
 /* Whether a block is a root. */

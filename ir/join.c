@@ -114,6 +114,25 @@ static void add_graph(struct ul_graph *graph, const struct ul_graph *from, ul_bl
         set_block(&join, b);
 }
 
+enum ul_dtype ul_graph_declared(const struct ul_graph *graph)
+{
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        if (ul_dtype_is_half(graph->values[v].declared))
+            return graph->values[v].declared;
+    }
+    return UL_DTYPE_NONE;
+}
+
+/* Has a graph that declares nothing say that its values are f32, which another's 16 bits are not
+ * for. */
+static void declare_floats(struct ul_graph *graph, uint32_t begin, uint32_t end)
+{
+    for (uint32_t v = begin; v < end; v++) {
+        if (graph->values[v].kind != UL_VALUE_DEAD && graph->values[v].type.dtype == UL_F32)
+            graph->values[v].declared = UL_F32;
+    }
+}
+
 void ul_graph_join(struct ul_graph *graph, struct ul_arena *arena,
                    const struct ul_graph *const *from, const char *const *names, uint32_t count)
 {
@@ -126,16 +145,23 @@ void ul_graph_join(struct ul_graph *graph, struct ul_arena *arena,
     graph->root_count = count;
     for (uint32_t r = 0; r < count; r++)
         graph->blocks[r].name = ul_arena_copy_string(arena, names[r]);
+    bool is_any = false;
     for (uint32_t r = 0; r < count; r++)
+        is_any = is_any || ul_graph_declared(from[r]) != UL_DTYPE_NONE;
+    for (uint32_t r = 0; r < count; r++) {
+        uint32_t begin = graph->value_count;
         add_graph(graph, from[r], r);
+        if (is_any && ul_graph_declared(from[r]) == UL_DTYPE_NONE)
+            declare_floats(graph, begin, graph->value_count);
+    }
 }
 
-static uint32_t find_named(const struct ul_graph *graph, const char *root,
+static uint32_t find_named(const struct ul_graph *graph, ul_block_id root,
                            const ul_value_id *values, uint32_t count, const char *name)
 {
-    const char *whole = ul_arena_printf(graph->arena, "%s/%s", root, name);
     uint32_t found = 0;
-    while (found < count && strcmp(graph->values[values[found]].name, whole) != 0)
+    while (found < count &&
+           strcmp(ul_root_plain_name(graph, root, graph->values[values[found]].name), name) != 0)
         found++;
     return found < count ? found : UL_NONE;
 }
@@ -157,8 +183,8 @@ enum ul_status ul_graph_link(struct ul_graph *graph, ul_block_id root, const cha
                              ul_block_id from, const char *output, struct ul_diag *diag)
 {
     const struct ul_block *reader = &graph->blocks[root], *writer = &graph->blocks[from];
-    uint32_t in = find_named(graph, reader->name, reader->inputs, reader->input_count, input);
-    uint32_t out = find_named(graph, writer->name, writer->outputs, writer->output_count, output);
+    uint32_t in = find_named(graph, root, reader->inputs, reader->input_count, input);
+    uint32_t out = find_named(graph, from, writer->outputs, writer->output_count, output);
     UL_ASSERT(root < graph->root_count && from < graph->root_count);
     if (in == UL_NONE || out == UL_NONE)
         return ul_diag_set(diag, UL_USAGE, "%s has no %s %s",
@@ -172,6 +198,14 @@ enum ul_status ul_graph_link(struct ul_graph *graph, ul_block_id root, const cha
                                         : "%s is linked already",
                            ul_quote(graph->arena, value->name));
     const struct ul_value *made = &graph->values[writer->outputs[out]];
+    bool is_constant = made->kind == UL_VALUE_WEIGHT;
+    bool is_weight = is_constant ||
+                     (made->donor != UL_NONE && graph->values[made->donor].kind == UL_VALUE_WEIGHT);
+    if (is_weight)
+        return ul_diag_set(diag, UL_UNSUPPORTED,
+                           "%s %s, which no input can be linked to; leave the link out",
+                           ul_quote(graph->arena, made->name),
+                           is_constant ? "is a constant" : "overwrites a weight");
     if (!ul_type_equal(&value->type, &made->type))
         return refuse_types(graph, reader->inputs[in], writer->outputs[out], diag);
     if (value->declared != made->declared || value->edge_scale != made->edge_scale ||
@@ -192,17 +226,31 @@ ul_value_id ul_graph_linked(const struct ul_graph *graph, ul_value_id input)
     return graph->blocks[value->link_root].outputs[value->link_output];
 }
 
-bool ul_graph_is_linked(const struct ul_graph *graph, ul_value_id output)
+static bool mark_pair(bool *linked, ul_value_id a, ul_value_id b)
 {
-    for (uint32_t r = 0; r < graph->root_count; r++) {
-        const struct ul_block *root = &graph->blocks[r];
-        for (uint32_t i = 0; i < root->input_count; i++) {
-            if (graph->values[root->inputs[i]].link_root != UL_NONE &&
-                ul_graph_linked(graph, root->inputs[i]) == output)
-                return true;
+    bool is_new = linked[a] != linked[b];
+    linked[a] = linked[b] = linked[a] || linked[b];
+    return is_new;
+}
+
+bool *ul_graph_find_linked(const struct ul_graph *graph, struct ul_arena *arena)
+{
+    bool *linked = UL_NEW_ARRAY(arena, bool, graph->value_count);
+    bool is_any = false, is_new = true;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].kind != UL_VALUE_INPUT || graph->values[v].link_root == UL_NONE)
+            continue;
+        linked[v] = linked[ul_graph_linked(graph, v)] = is_any = true;
+    }
+    while (is_any && is_new) {
+        is_new = false;
+        for (uint32_t v = 0; v < graph->value_count; v++) {
+            const struct ul_value *value = &graph->values[v];
+            if (value->kind == UL_VALUE_NODE && value->donor != UL_NONE)
+                is_new = mark_pair(linked, v, value->donor) || is_new;
         }
     }
-    return false;
+    return is_any ? linked : NULL;
 }
 
 const char *ul_root_plain_name(const struct ul_graph *graph, ul_block_id root, const char *name)

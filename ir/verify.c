@@ -241,7 +241,7 @@ static enum ul_status check_value(struct verify *verify, ul_value_id id)
     return check_view(verify, id);
 }
 
-/* The first blocks, and no others, are nobody's. Two roots have two names, which begin no other. */
+/* Roots are the first blocks, which no node has, each with a name of its own. */
 static enum ul_status check_roots(const struct verify *verify)
 {
     const struct ul_graph *graph = verify->graph;

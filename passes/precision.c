@@ -413,15 +413,12 @@ static void release_masters(struct precision *precision)
             release(precision, v);
 }
 
-/* Some roots may be of models of 16 bits, and others not. */
 static void assert_declared(const struct ul_graph *graph, const struct ul_block *root)
 {
-    uint32_t declared = 0;
     for (uint32_t i = 0; i < root->output_count; i++) {
         const struct ul_value *output = &graph->values[root->outputs[i]];
-        declared += output->type.dtype != UL_F32 || output->declared != UL_DTYPE_NONE;
+        UL_ASSERT(output->type.dtype != UL_F32 || output->declared != UL_DTYPE_NONE);
     }
-    UL_ASSERT(declared == root->output_count || graph->root_count > 1);
 }
 
 /* What a model of 16 bits says of its values goes before all else: it has these 16 bits; it has

@@ -32,8 +32,4 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                          const struct ul_plan *plan, const struct ul_emit_options *options,
                          const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
 
-/* emit_c_shared.c */
-
-/* Writes shared.h and a Makefile beside the folders of models that share an arena. */
-
 #endif

@@ -57,6 +57,4 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
                             const struct ul_plan *plan, const struct ul_emit_options *options,
                             const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
 
-/* emit_cuda_shared.c: as ul_emit_c_shared. */
-
 #endif

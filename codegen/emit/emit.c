@@ -455,11 +455,11 @@ const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)
         return "";
     return ul_arena_printf(
         emitter->arena,
-        "/* Gives inputs that an output overwrites their first values; then they are the arena's, "
-        "and\n"
-        " * runs go on with them without a look at `inputs`. They are 0 until then; called again, "
-        "all\n"
-        " * begins anew. A NULL one stays as it is. */\n"
+        "/* Gives inputs that stay in the arena their first values; runs go on with what an "
+        "output\n"
+        " * leaves there, without a look at `inputs`. They are 0 until then; called again, all "
+        "begins\n"
+        " * anew. A NULL one stays as it is. */\n"
         "int %s_set_up(%s, const void *const *inputs, struct ul_failure *failure);\n\n",
         ul_emit_root_prefix(emitter), handle);
 }

@@ -97,8 +97,8 @@ struct ul_emit_names {
     uint32_t count, capacity;
 };
 
-/* What a header declares: the program, which begins and ends, or a root of it, which runs. Of a
- * program of one root both are one header. */
+/* What a header declares: the program, which begins and ends, or a root of it, which runs. Where
+ * there is one root, one header declares both. */
 enum ul_emit_part { UL_EMIT_PROGRAM = 1, UL_EMIT_ROOT = 2, UL_EMIT_BOTH = 3 };
 
 struct ul_emitter {

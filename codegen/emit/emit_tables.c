@@ -735,8 +735,7 @@ static void put_roots(struct ul_emitter *emitter)
 static const char *array_of(const struct ul_emitter *emitter, const char *name)
 {
     bool is_only = emitter->program->graph->root_count == 1;
-    return is_only ? name
-                   : ul_arena_printf(emitter->arena, "%s_%s", ul_emit_root(emitter)->name, name);
+    return is_only ? name : ul_arena_printf(emitter->arena, "root%u_%s", emitter->root, name);
 }
 
 static void put_model(struct ul_emitter *emitter, const struct tables *tables)

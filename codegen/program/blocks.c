@@ -336,6 +336,22 @@ static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id
     return UL_OK;
 }
 
+/* The inputs that no node of a root reads: its first step does, so that they live when its runs
+ * begin, and not when those of another root do. */
+static void find_unread(struct ul_builder *builder, ul_block_id id)
+{
+    const struct ul_graph *graph = builder->graph;
+    const struct ul_block *root = &graph->blocks[id];
+    const uint32_t *uses = ul_graph_count_uses(graph, builder->arena);
+    uint32_t *unread = UL_NEW_ARRAY(builder->arena, uint32_t, root->input_count);
+    builder->unread_count = 0;
+    for (uint32_t i = 0; i < root->input_count; i++) {
+        if (uses[root->inputs[i]] == 0)
+            unread[builder->unread_count++] = ul_place_of(builder, root->inputs[i]);
+    }
+    builder->unread = unread;
+}
+
 enum ul_status ul_block_add_roots(struct ul_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
@@ -346,6 +362,8 @@ enum ul_status ul_block_add_roots(struct ul_builder *builder)
     for (uint32_t r = 0; r < graph->root_count; r++) {
         bool is_only = graph->root_count == 1;
         program->root_regions[r] = is_only ? whole : region_add(builder, UL_PLAN_ENTRY, whole);
+        if (!is_only)
+            find_unread(builder, r);
         UL_TRY(add_block(builder, r, program->root_regions[r]));
     }
     return UL_OK;

@@ -41,9 +41,9 @@ static enum ul_plan_class class_of(const struct ul_builder *builder, ul_value_id
 }
 
 /* Whether runs of one root leave it to runs of another. */
-static bool is_linked(const struct ul_graph *graph, ul_value_id value)
+static bool is_linked(const struct ul_builder *builder, ul_value_id value)
 {
-    return graph->root_count > 1 && ul_graph_is_linked(graph, value);
+    return builder->linked != NULL && builder->linked[value];
 }
 
 static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
@@ -55,7 +55,7 @@ static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
                    strcmp(info->name, UL_TRAINING_STEP) == 0;
     if (options->weights_rom && kind == UL_VALUE_WEIGHT)
         return UL_PROGRAM_ROM;
-    if (is_linked(builder->graph, value))
+    if (is_linked(builder, value))
         return UL_PROGRAM_ARENA;          /* where the next run finds it */
     if (options->io_caller && !is_step && /* which the runtime writes, not the caller */
         (kind == UL_VALUE_INPUT || ul_graph_is_output(builder->graph, value)))
@@ -80,10 +80,12 @@ static uint32_t place_donate(struct ul_builder *builder, ul_value_id output)
 {
     uint32_t id = ul_place_of(builder, builder->graph->values[output].donor);
     struct ul_program_place *place = &builder->program->places[id];
+    builder->program->value_places[output] = id;
+    if (place->kind == UL_PLACE_DONATED && is_linked(builder, output))
+        return id; /* an output of another root overwrites it too */
     UL_ASSERT(place->kind == UL_PLACE_VALUE);
     place->kind = UL_PLACE_DONATED;
     place->output = output;
-    builder->program->value_places[output] = id;
     return id;
 }
 
@@ -130,7 +132,7 @@ uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const st
         ul_plan_value_make(info->name, class_of(builder, base),
                            pack != NULL ? pack->size_bytes : ul_value_bytes(graph, base));
     value.space = space_of(builder, base);
-    bool stays = is_linked(graph, base);
+    bool stays = is_linked(builder, base);
     value.persistent =
         stays || info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
     bool learns = value.class == UL_PLAN_WEIGHTS && pack == NULL && builder->options->training;

@@ -69,6 +69,7 @@ static enum ul_status build(struct ul_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
     builder->escapes = ul_graph_escapes(graph, builder->arena);
+    builder->linked = ul_graph_find_linked(graph, builder->arena);
     ul_place_find_kept(builder);
     apply_whole(builder);
     UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,

@@ -29,7 +29,10 @@ struct ul_builder {
     struct ul_program *program;
     struct ul_diag *diag;
     const bool *escapes;
-    bool *is_kept; /* per base: the backward pass of a training graph reads it */
+    const uint32_t *unread; /* places that the next step reads too: inputs that nothing else does */
+    uint32_t unread_count;
+    const bool *linked; /* per value: ul_graph_find_linked */
+    bool *is_kept;      /* per base: the backward pass of a training graph reads it */
     struct ul_calls calls;
     struct ul_whole *whole; /* the unsplit program; NULL: no split */
     uint64_t weight_bytes;

@@ -178,7 +178,8 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
                                            const struct ul_program_step *step)
 {
     enum { BESIDE = 3 };
-    uint32_t max = step->arg_count + (step->own != NULL ? step->own->arg_count : 0) + BESIDE;
+    uint32_t max = step->arg_count + (step->own != NULL ? step->own->arg_count : 0) + BESIDE +
+                   builder->unread_count;
     struct lists lists = {.reads = UL_NEW_ARRAY(builder->arena, uint32_t, max),
                           .writes = UL_NEW_ARRAY(builder->arena, uint32_t, max)};
     struct ul_plan_in_place *in_place =
@@ -193,6 +194,8 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
         lists.reads[lists.read_count++] = builder->program->library_place;
         lists.reads[lists.read_count++] = builder->program->library_state;
     }
+    for (uint32_t i = 0; i < builder->unread_count; i++)
+        lists.reads[lists.read_count++] = builder->unread[i];
     return (struct ul_plan_substep){.reads = lists.reads,
                                     .writes = lists.writes,
                                     .read_count = lists.read_count,
@@ -286,6 +289,7 @@ void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint3
     others_complete(builder, step);
     program->steps[program->step_count++] = *step;
     plan_step(builder, step);
+    builder->unread_count = 0;
     test_first(builder, region);
     UL_ASSERT(program->step_count == program->problem->step_count);
 }

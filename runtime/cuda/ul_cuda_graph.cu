@@ -193,8 +193,9 @@ static void capture(struct ul_context *context, uint32_t number, struct ul_cuda_
     make_graph(context, number, replay, inputs, outputs);
     memory->ready_free_bytes = ul_cuda_free_bytes();
     memory->graph_bytes = ul_cuda_less(before, memory->ready_free_bytes);
-    if (number == UL_ENTRY_RUN)
-        memory->uncaptured = context->captured[number].refusal;
+    const char *refusal = context->captured[number].refusal;
+    if (number == UL_ENTRY_RUN || (context->model->root_count != 0 && refusal != NULL))
+        memory->uncaptured = refusal;
 }
 
 /* ---- other buffers ---- */

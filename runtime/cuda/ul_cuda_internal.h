@@ -122,10 +122,11 @@ void ul_cuda_wait_for_movers(const struct ul_context *context);
 /* Waits for the run, unless it failed with `error`; hands its fault to the caller. */
 enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
                               struct ul_failure *failure);
-/* Zeros the arena, except for what belongs to other models. */
+/* Zeros the arena. */
 cudaError_t ul_cuda_clear_arena(struct ul_context *context);
 /* The first run, on zeros. */
-enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure);
+enum ul_result ul_cuda_warm_up(struct ul_context *context, uint32_t entry,
+                               struct ul_failure *failure);
 enum ul_result ul_cuda_run_context(struct ul_context *context, uint32_t entry,
                                    const void *const *inputs, void *const *outputs,
                                    ul_step_hook *hook, void *hook_context,

@@ -151,8 +151,8 @@ static void set_up(struct ul_cuda_run *run)
     ul_cuda_note(run,
                  cudaMemsetAsync(&run->state->meeting, 0, sizeof run->state->meeting, run->stream));
     if (model->device->counter_bytes > 0)
-        ul_cuda_note(
-            run, cudaMemsetAsync(run->counters, 0, model->device->counter_bytes, run->stream));
+        ul_cuda_note(run,
+                     cudaMemsetAsync(run->counters, 0, model->device->counter_bytes, run->stream));
     for (uint32_t i = 0; i < model->splat_count; i++) {
         if (model->splats[i].space == UL_SPACE_OFFLOAD)
             fill_offloaded(run->offload + model->splats[i].offset_bytes, &model->splats[i]);
@@ -177,15 +177,26 @@ static bool is_in_arena(const struct ul_model *model)
     return in_arena;
 }
 
+static uint32_t run_of(uint32_t root)
+{
+    return root * UL_ENTRIES_OF_ROOT + UL_ENTRY_RUN;
+}
+
+/* Whether a run is captured before the first one. */
+static bool captures(const struct ul_context *context, uint32_t entry)
+{
+    return context->captured[entry].replays[0].exec == NULL && ul_cuda_captures(context, entry) &&
+           is_in_arena(ul_model_of_entry(context->model, entry));
+}
+
 static enum ul_result load_parts(struct ul_context *context, const struct ul_weights_source *source,
                                  struct ul_failure *failure)
 {
     const struct ul_model *model = context->model;
     enum ul_result result = UL_OK;
-    bool captures = context->captured[UL_ENTRY_RUN].replays[0].exec == NULL &&
-                    ul_cuda_captures(context, UL_ENTRY_RUN) && is_in_arena(model);
-    if (captures)
-        result = ul_cuda_warm_up(context, failure);
+    for (uint32_t r = 0; result == UL_OK && r < ul_root_count(model); r++)
+        if (captures(context, run_of(r)))
+            result = ul_cuda_warm_up(context, run_of(r), failure);
     if (result == UL_OK && model->payload_bytes != 0)
         result = load_weights(context, source, failure);
     if (result == UL_OK) {
@@ -196,8 +207,9 @@ static enum ul_result load_parts(struct ul_context *context, const struct ul_wei
         result = ul_cuda_finish(context, run.error, failure);
         context->memory.code_bytes += ul_cuda_less(before, ul_cuda_free_bytes());
     }
-    if (result == UL_OK && captures)
-        (void)ul_cuda_find_replay(context, UL_ENTRY_RUN, NULL, NULL);
+    for (uint32_t r = 0; result == UL_OK && r < ul_root_count(model); r++)
+        if (captures(context, run_of(r)))
+            (void)ul_cuda_find_replay(context, run_of(r), NULL, NULL);
     if (context->memory.run_count == 0)
         context->memory.ready_free_bytes = ul_cuda_free_bytes();
     return result;

@@ -257,14 +257,15 @@ cudaError_t ul_cuda_clear_arena(struct ul_context *context)
                       : cudaMemsetAsync(context->arena, 0, (size_t)bytes, context->stream);
 }
 
-enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure)
+enum ul_result ul_cuda_warm_up(struct ul_context *context, uint32_t entry,
+                               struct ul_failure *failure)
 {
     uint64_t before = ul_cuda_free_bytes();
     cudaError_t error = ul_cuda_clear_arena(context);
     if (error == cudaSuccess)
-        error = launch(context, UL_ENTRY_RUN, NULL, NULL, NULL);
+        error = launch(context, entry, NULL, NULL, NULL);
     error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
-    context->captured[UL_ENTRY_RUN].is_warm = error == cudaSuccess;
+    context->captured[entry].is_warm = error == cudaSuccess;
     context->memory.code_bytes += ul_cuda_less(before, ul_cuda_free_bytes());
     return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
 }

@@ -555,6 +555,11 @@ struct ul_model {
     uint32_t peak_step;               /* the step at which the rows were taken */
 };
 
+static inline uint32_t ul_root_count(const struct ul_model *model)
+{
+    return model->root_count != 0 ? model->root_count : 1;
+}
+
 /* What an entry takes and makes is of this description. */
 static inline const struct ul_model *ul_model_of_entry(const struct ul_model *model, uint32_t entry)
 {
@@ -564,8 +569,8 @@ static inline const struct ul_model *ul_model_of_entry(const struct ul_model *mo
 /* Whether an entry is the set-up of a root. */
 static inline int ul_is_set_up(const struct ul_model *model, uint32_t entry)
 {
-    uint32_t roots = model->root_count != 0 ? model->root_count : 1;
-    return entry % UL_ENTRIES_OF_ROOT == UL_ENTRY_SET_UP && entry < roots * UL_ENTRIES_OF_ROOT;
+    return entry % UL_ENTRIES_OF_ROOT == UL_ENTRY_SET_UP &&
+           entry < ul_root_count(model) * UL_ENTRIES_OF_ROOT;
 }
 
 /*

@@ -4,8 +4,9 @@
  *
  *     shared FOLDER NUMBER...        0 is the first model
  *
- * The library is begun once; run r of model p reads FOLDER/p.in.r.i, writes FOLDER/p.out.r.i, and
- * leaves the arena as it was before and after in FOLDER/run.k.before, .after.
+ * The library is begun once; run r of model p reads FOLDER/p.in.r.i, or gives NULL where there is
+ * no such file, writes FOLDER/p.out.r.i, and leaves the arena as it was before and after in
+ * FOLDER/run.k.before, .after.
  */
 #include "models.h"
 
@@ -54,15 +55,14 @@ static void die(const char *what)
     exit(1);
 }
 
-static void *read_all(const char *path, size_t *size)
+/* NULL: there is no such file. */
+static void *read_all(const char *path, size_t size)
 {
     FILE *file = fopen(path, "rb");
-    if (file == NULL || fseek(file, 0, SEEK_END) != 0)
-        die(path);
-    *size = (size_t)ftell(file);
-    rewind(file);
-    void *bytes = malloc(*size + 1);
-    if (bytes == NULL || fread(bytes, 1, *size, file) != *size)
+    if (file == NULL)
+        return NULL;
+    void *bytes = malloc(size + 1);
+    if (bytes == NULL || fread(bytes, 1, size + 1, file) != size)
         die(path);
     fclose(file);
     return bytes;
@@ -95,12 +95,9 @@ static void run_model(struct entry *entry, const char *folder, int number)
     const void *inputs[MAX_TENSORS];
     void *outputs[MAX_TENSORS];
     char path[512];
-    size_t size;
     for (uint32_t i = 0; i < entry->model->input_count; i++) {
         snprintf(path, sizeof path, "%s/%s.in.%d.%u", folder, entry->name, entry->runs, i);
-        inputs[i] = read_all(path, &size);
-        if (size != entry->model->inputs[i].size_bytes)
-            die(path);
+        inputs[i] = read_all(path, (size_t)entry->model->inputs[i].size_bytes);
     }
     for (uint32_t i = 0; i < entry->model->output_count; i++)
         outputs[i] = malloc((size_t)entry->model->outputs[i].size_bytes);

@@ -8,7 +8,7 @@ Two classifiers and a model with state run one after the other, again and again,
 the bits that each computes in an arena of its own. No run changes a byte outside of its own live
 ranges, nor what another model keeps; equal weights are kept once. Budgets are met, and the smallest
 that is named works; sums add up; the plan is one as any other for check, report and --plan; what is
-misused is said.
+misused is said. What one model leaves another reads where it lies (--link).
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
@@ -23,7 +23,7 @@ import tempfile
 
 try:
     import numpy
-    from onnx import numpy_helper, parser, save
+    from onnx import helper, numpy_helper, parser, save
 except ImportError as error:
     print(f"shared.py: skipped: {error}")
     sys.exit(77)
@@ -53,6 +53,30 @@ first (float[4,8] x) => (float[4,8] y) {
 SECOND = """<ir_version: 8, opset_import: ["": 17]>
 second (float[4,8] a, float[4,8] b) => (float[4,8] z) {
   z = Sub (a, b)
+}"""
+# The first has a state and the second overwrites what the first leaves to it; `unread` has no reader.
+ADDS = """<ir_version: 8, opset_import: ["": 17]>
+adds (float[4,8] x, float[4,8] s) => (float[4,8] y, float[4,8] next) {
+  next = Add (s, x)
+  y = Mul (next, x)
+}"""
+ALTERS = """<ir_version: 8, opset_import: ["": 17]>
+alters (float[4,8] a, float[4,8] b, float[4,8] unread) => (float[4,8] left, float[4,8] z) {
+  left = Add (a, b)
+  z = Mul (b, left)
+}"""
+HALF = """<ir_version: 8, opset_import: ["": 22]>
+half (KIND[4,8] x) => (KIND[4,8] y) {
+  y = MatMul (x, w)
+}"""
+WEIGHTED = """<ir_version: 8, opset_import: ["": 17]>
+weighted (float[4,8] x) => (float[4,8] y, float[8,8] new) {
+  y = MatMul (x, w)
+  new = Tanh (w)
+}"""
+READS = """<ir_version: 8, opset_import: ["": 17]>
+reads (float[8,8] b) => (float[8,8] z) {
+  z = Neg (b)
 }"""
 ORDER = [0, 1, 2, 0, 1, 2, 2, 1, 0, 1]
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
@@ -262,6 +286,16 @@ def check_programs(suite):
                 expect(read_bytes(os.path.join(data, name)) == expected, f"{name}: other bits than alone")
 
 
+def write_inputs(folder, arrays):
+    os.mkdir(folder)
+    for name, array in arrays.items():
+        array.tofile(os.path.join(folder, name))
+
+
+def made(folder, name, dtype=numpy.float32):
+    return numpy.fromfile(os.path.join(folder, name), dtype).reshape(4, 8)
+
+
 def check_link(suite):
     """A model reads what another has left, and nobody copies it."""
     models = [os.path.join(suite.folder, name) for name in ("first.onnx", "second.onnx")]
@@ -269,10 +303,9 @@ def check_link(suite):
         save(parser.parse_model(text), path)
     words = [*models, "--shared", *suite.common, "--link"]
     data, folder = (os.path.join(suite.folder, name) for name in ("link_data", "linked"))
-    os.mkdir(data)
     numbers = numpy.random.default_rng(11).standard_normal((3, 4, 8), dtype=numpy.float32)
-    for name, array in zip(("first.in.0.0", "second.in.0.0", "second.in.0.1", "second.in.1.0", "second.in.1.1"), (*numbers, numbers[0], numbers[2])):
-        array.tofile(os.path.join(data, name))
+    inputs = ("first.in.0.0", "second.in.0.0", "second.in.0.1", "second.in.1.0", "second.in.1.1")
+    write_inputs(data, dict(zip(inputs, (*numbers, numbers[0], numbers[2]))))
     program = build(suite, folder, "shared", ["first", "second"], [*words, "second:b=first:y"])
     run([program, data, "1", "0", "1"])
     results = [numpy.fromfile(os.path.join(data, f"second.out.{i}.0"), numpy.float32).reshape(4, 8) for i in range(2)]
@@ -284,6 +317,71 @@ def check_link(suite):
     other = [suite.models[1], *models, "--shared", *suite.common, *suite.own[1], "--link", "second:b=tally:y"]
     expect("f32[3,8], not f32[4,8]" in run([suite.ullage, "plan", *other], 1).stderr, "types of a link")
     expect("--shared" in run([suite.ullage, "plan", models[0], "--link", "a:b=c:d"], 1).stderr, "a link of one model")
+    run([suite.ullage, "plan", *words, "second:b=first:y", "--sweep"])
+
+
+def check_link_of_states(suite):
+    """A linked input that its model overwrites, where the other model overwrites an input too."""
+    models = [os.path.join(suite.folder, name) for name in ("adds.onnx", "alters.onnx")]
+    for path, text in zip(models, (ADDS, ALTERS)):
+        save(parser.parse_model(text), path)
+    data = os.path.join(suite.folder, "states_data")
+    numbers = numpy.random.default_rng(13).standard_normal((5, 4, 8), dtype=numpy.float32)
+    # Names of which one begins as the other's functions do.
+    names = ["adds", "adds_run"]
+    inputs = ["adds.in.0.0", "adds_run.in.0.0", "adds_run.in.1.0", "adds.in.1.0", "adds_run.in.2.0"]
+    write_inputs(data, dict(zip(inputs, numbers)))
+    words = [*models, "--shared", "--prefix", ",".join(names), *suite.common, "--donate", "next=s", "--donate", "left=b"]
+    program = build(suite, os.path.join(suite.folder, "states"), "shared", names, [*words, "--link", "adds_run:b=adds:y"])
+    run([program, data, "0", "1", "1", "0", "1"])
+    state, left, turn = 0, None, [0, 0]
+    for index, x in zip((0, 1, 1, 0, 1), numbers):
+        if index == 0:
+            state = state + x
+            expected = left = state * x
+        else:
+            before, left = left, x + left
+            expected = before * left
+        found = made(data, f"{names[index]}.out.{turn[index]}.{index}")
+        expect(numpy.allclose(found, expected, rtol=1e-6), f"run {turn[index]} of {names[index]}")
+        turn[index] += 1
+
+
+def check_link_of_weights(suite):
+    """A weight is no input of another model, nor is what overwrites one."""
+    models = [os.path.join(suite.folder, name) for name in ("weighted.onnx", "reads.onnx")]
+    model = parser.parse_model(WEIGHTED)
+    weight = numpy.random.default_rng(17).standard_normal((8, 8), dtype=numpy.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    save(model, models[0])
+    save(parser.parse_model(READS), models[1])
+    words = [suite.ullage, "plan", *models, "--shared", *suite.common, "--link", "reads:b=weighted:new"]
+    expect("is a constant" in run(words, 3).stderr, "a link to a constant")
+    expect("overwrites a weight" in run([*words, "--donate", "new=w"], 3).stderr, "a link to a weight")
+
+
+def check_mixed(suite):
+    """A model of 16 bits beside one of f32, which keeps its bits; two kinds of 16 bits are refused."""
+    weight = numpy.random.default_rng(19).standard_normal((8, 8), dtype=numpy.float32)
+    models = []
+    for name, kind, dtype in (("half", "float16", 10), ("brain", "bfloat16", 16)):
+        models.append(os.path.join(suite.folder, name + ".onnx"))
+        model = parser.parse_model(HALF.replace("KIND", kind))
+        model.graph.initializer.append(helper.make_tensor("w", dtype, (8, 8), weight.flatten().tolist()))
+        save(model, models[-1])
+    models.append(os.path.join(suite.folder, "first.onnx"))
+    data = os.path.join(suite.folder, "mixed_data")
+    x = numpy.random.default_rng(23).standard_normal((4, 8), dtype=numpy.float32)
+    write_inputs(data, {"half.in.0.0": x.astype(numpy.float16), "first.in.0.0": x})
+    words = [models[0], models[2], "--shared", *suite.common]
+    run([build(suite, os.path.join(suite.folder, "mixed"), "shared", ["half", "first"], words), data, "0", "1"])
+    expect((made(data, "first.out.0.0") == x + x).all(), "f32 beside 16 bits")
+    together = read_bytes(os.path.join(data, "half.out.0.0"))
+    alone = build(suite, os.path.join(suite.folder, "alone_half"), "half", ["half"], [models[0], *suite.common])
+    run([alone, data, "0"])
+    expect(read_bytes(os.path.join(data, "half.out.0.0")) == together, "16 bits beside f32")
+    refused = run([suite.ullage, "plan", *models[:2], "--shared", *suite.common], 3).stderr
+    expect("f16" in refused and "bf16" in refused, refused)
 
 
 def check_again(suite):
@@ -347,6 +445,9 @@ def main():
         check_weights(suite)
         check_programs(suite)
         check_link(suite)
+        check_link_of_states(suite)
+        check_link_of_weights(suite)
+        check_mixed(suite)
         if given.target != "cuda":
             check_budgets(suite, plan["reserved_bytes"])
         if given.target == "c":

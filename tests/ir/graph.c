@@ -238,7 +238,8 @@ static void joined(void **state)
     assert_int_equal(ul_graph_link(&graph, 1, "x", 0, output, &diag), UL_USAGE);
     verify_holds(&graph);
     assert_int_equal(ul_graph_linked(&graph, x), y);
-    assert_true(ul_graph_is_linked(&graph, y));
+    const bool *linked = ul_graph_find_linked(&graph, &arena);
+    assert_true(linked[x] && linked[y] && !linked[graph.blocks[0].inputs[0]]);
     graph.values[x].link_output = 1;
     verify_fails(&graph, "is linked to no output");
     graph.values[x].link_output = 0;
