@@ -256,9 +256,8 @@ void ul_diff_put_json(struct ul_text *text, const struct ul_diff *diff)
     ul_text_printf(text, ",\n\"same_model\": %s,\n\"rows\": {",
                    strcmp(old->model_sha256, new->model_sha256) == 0 ? "true" : "false");
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
-        if (old->rows[row] > 0 || new->rows[row] > 0 || !ul_report_row_is_optional(row))
-            put_pair(text, ul_report_row_name(row), old->rows[row], new->rows[row],
-                     row + 1 < UL_REPORT_ROW_COUNT ? ", " : "");
+        put_pair(text, ul_report_row_name(row), old->rows[row], new->rows[row],
+                 row + 1 < UL_REPORT_ROW_COUNT ? ", " : "");
     ul_text_put(text, "},\n\"values\": [");
     for (uint32_t i = 0; i < diff->value_count; i++) {
         const struct ul_diff_value *value = &diff->values[i];

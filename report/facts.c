@@ -59,23 +59,13 @@ const char *ul_saved_part_name(uint32_t part)
     return parts_name(part);
 }
 
-bool ul_report_row_is_optional(uint32_t row)
-{
-    return row == UL_PLAN_OTHERS;
-}
-
-static const struct ul_fact_names any_names = {.count = 0},
-                                  classes_names = {.name = class_name,
-                                                   .count = UL_PLAN_CLASS_COUNT},
-                                  kinds_names = {.name = kind_name, .count = UL_PLAN_KIND_COUNT},
-                                  reasons_names = {.name = reason_name,
-                                                   .count = UL_KEPT_COUNT - UL_KEPT_NOT - 1},
-                                  types_names = {.name = type_name,
-                                                 .count = UL_DTYPE_COUNT,
-                                                 .optional = UINT32_MAX},
-                                  rows_names = {.name = ul_report_row_name,
-                                                .count = UL_REPORT_ROW_COUNT,
-                                                .optional = 1u << UL_PLAN_OTHERS};
+static const struct ul_fact_names
+    any_names = {.count = 0},
+    classes_names = {.name = class_name, .count = UL_PLAN_CLASS_COUNT},
+    kinds_names = {.name = kind_name, .count = UL_PLAN_KIND_COUNT},
+    reasons_names = {.name = reason_name, .count = UL_KEPT_COUNT - UL_KEPT_NOT - 1},
+    types_names = {.name = type_name, .count = UL_DTYPE_COUNT, .is_sparse = true},
+    rows_names = {.name = ul_report_row_name, .count = UL_REPORT_ROW_COUNT};
 
 /* ---- Rows ---- */
 

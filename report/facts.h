@@ -134,7 +134,7 @@ enum ul_fact_held {
 struct ul_fact_names {
     const char *(*name)(uint32_t index); /* NULL: any text */
     uint32_t count;
-    uint32_t optional; /* bits: numbers of these names are left out where they are 0 */
+    bool is_sparse; /* numbers of these names are left out where they are 0 */
 };
 
 struct ul_fact {

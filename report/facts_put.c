@@ -115,7 +115,7 @@ static void put_sums(struct ul_text *text, const struct ul_fact *fact, const voi
     bool is_first = true;
     ul_text_put(text, "{");
     for (uint32_t i = 0; i < fact->names->count; i++) {
-        if (sums[i] == 0 && (fact->names->optional >> i & 1) != 0)
+        if (sums[i] == 0 && fact->names->is_sparse)
             continue;
         put_break(text, indent, is_first);
         ul_text_printf(text, "\"%s\": %" PRIu64, fact->names->name(i), sums[i]);

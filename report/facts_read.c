@@ -151,9 +151,8 @@ static enum ul_status read_sums(const struct where *where, const struct ul_fact 
         return fail(where, fact, "no object");
     for (uint32_t i = 0; i < fact->names->count; i++) {
         const json_t *sum = json_object_get(item, fact->names->name(i));
-        bool is_optional = (fact->names->optional >> i & 1) != 0;
-        const char *wrong =
-            sum == NULL && is_optional ? NULL : take_number(sum, MAX_NUMBER, &sums[i]);
+        bool may_miss = fact->names->is_sparse && sum == NULL;
+        const char *wrong = may_miss ? NULL : take_number(sum, MAX_NUMBER, &sums[i]);
         if (wrong != NULL)
             return ul_diag_set(where->json->diag, UL_INVALID, "\"%s\": \"%s\" is missing, or %s",
                                fact->key, fact->names->name(i), wrong);

@@ -82,25 +82,13 @@ static bool is_only_program(const struct ul_report *report)
     return false;
 }
 
-/* What models that share the arena take: none of them has to take as much. */
-static uint64_t others_bytes(const struct ul_report *report)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < report->problem->value_count; i++) {
-        const struct ul_plan_value *value = &report->problem->values[i];
-        if (value->class == UL_PLAN_OTHERS)
-            bytes += ul_size_align_or_die(value->size_bytes, report->plan->alignment_bytes);
-    }
-    return bytes;
-}
-
 uint64_t ul_report_floor_bytes(const struct ul_report *report)
 {
     const struct ul_problem *problem = report->problem;
     uint64_t floor_bytes = report->plan->lower_bound_bytes;
     if (!is_only_program(report))
         floor_bytes = ul_account_ends_bound(problem->arena, problem, report->plan->alignment_bytes);
-    return floor_bytes - others_bytes(report);
+    return floor_bytes;
 }
 
 uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space)
@@ -239,7 +227,7 @@ uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena,
         const struct ul_plan_range *range = &plan->ranges[i];
         if (range->begin <= plan->peak_position && plan->peak_position < range->end &&
             range->space == 0 && range->class != UL_PLAN_WEIGHTS &&
-            range->class != UL_PLAN_OPTIMIZER && range->class != UL_PLAN_OTHERS && !taken_over[i])
+            range->class != UL_PLAN_OPTIMIZER && !taken_over[i])
             (*alive)[count++] = i;
     }
     ul_report_biggest_first(sizes, *alive, count, wanted);

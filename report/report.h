@@ -112,8 +112,6 @@ void ul_report_find_readers(const struct ul_report *report, struct ul_arena *are
 /* facts.c, figures.c */
 
 const char *ul_report_row_name(uint32_t row);
-/* A plan that has none of it says nothing of it. */
-bool ul_report_row_is_optional(uint32_t row);
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
 /* The same for people: with blanks. */
 const char *ul_report_row_label(struct ul_arena *arena, uint32_t row);

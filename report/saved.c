@@ -133,7 +133,7 @@ const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
                                            const struct ul_saved_range *range)
 {
     bool is_given = range->class == UL_PLAN_WEIGHTS || range->class == UL_PLAN_OPTIMIZER ||
-                    range->class == UL_PLAN_INPUTS || range->class == UL_PLAN_OTHERS;
+                    range->class == UL_PLAN_INPUTS;
     return is_given || range->begin >= saved->step_count ? NULL : &saved->steps[range->begin];
 }
 

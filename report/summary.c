@@ -262,8 +262,7 @@ static void put_part(struct summary *summary, const char *label, uint64_t bytes)
 /* Where lines are few, what is seldom much stands in one row. */
 static bool is_small_row(const struct summary *summary, uint32_t row)
 {
-    return summary->tightness >= TIGHTEST && row >= UL_PLAN_INPUTS && row != UL_PLAN_OTHERS &&
-           row < UL_REPORT_ROW_COUNT - 1;
+    return summary->tightness >= TIGHTEST && row >= UL_PLAN_INPUTS && row < UL_REPORT_ROW_COUNT - 1;
 }
 
 /* Of a quantized model: the types that make most of its weights. */

@@ -16,8 +16,7 @@ bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id)
 bool ul_checker_may_leave(const struct ul_checker *c, uint32_t value)
 {
     const struct ul_plan_value *v = &c->problem->values[value];
-    if (!v->persistent || v->optional || v->pinned || v->stays || v->class == UL_PLAN_OTHERS ||
-        v->span_region != UL_PLAN_NONE)
+    if (!v->persistent || v->optional || v->pinned || v->stays || v->span_region != UL_PLAN_NONE)
         return false;
     for (uint32_t s = 0; s < c->problem->space_count; s++) {
         if (c->problem->spaces[s].transfers)

@@ -159,8 +159,8 @@ uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *prob
 
 bool ul_value_may_move(const struct ul_plan_value *value)
 {
-    return !value->stays && !value->optional && value->class != UL_PLAN_OTHERS &&
-           value->span_region == UL_PLAN_NONE && !(value->persistent && value->pinned);
+    return !value->stays && !value->optional && value->span_region == UL_PLAN_NONE &&
+           !(value->persistent && value->pinned);
 }
 
 /* ---- verify ---- */

@@ -29,10 +29,9 @@ enum ul_plan_class {
     UL_PLAN_ACTIVATIONS,
     UL_PLAN_SCRATCH,
     UL_PLAN_INPUTS,
-    UL_PLAN_OUTPUTS,
-    UL_PLAN_OTHERS /* of other problems whose plans share the space */
+    UL_PLAN_OUTPUTS
 };
-enum { UL_PLAN_CLASS_COUNT = UL_PLAN_OTHERS + 1 };
+enum { UL_PLAN_CLASS_COUNT = UL_PLAN_OUTPUTS + 1 };
 const char *ul_plan_class_name(enum ul_plan_class class); /* "weights", as reports say it */
 bool ul_plan_class_accept(struct ul_scan *scan, enum ul_plan_class *class);
 

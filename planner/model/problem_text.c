@@ -17,7 +17,6 @@ static const char *const class_names[UL_PLAN_CLASS_COUNT] = {
     [UL_PLAN_SCRATCH] = "scratch",
     [UL_PLAN_INPUTS] = "inputs",
     [UL_PLAN_OUTPUTS] = "outputs",
-    [UL_PLAN_OTHERS] = "other_models",
 };
 
 static const char *const region_names[] = {[UL_PLAN_SEQUENCE] = "sequence",

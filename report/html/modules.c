@@ -136,8 +136,7 @@ static struct item *list_items(struct ul_page *page)
                              : ACTIVATIONS;
         items[i].path = path_of_range(page, range);
         items[i].range = i;
-        if (range->class != UL_PLAN_OTHERS) /* of no module of this model */
-            items[i].bytes[kind] = range->size_bytes;
+        items[i].bytes[kind] = range->size_bytes;
     }
     for (uint32_t i = 0; i < page->alive_count; i++)
         items[page->alive[i]].bytes[PEAK] = saved->ranges[page->alive[i]].size_bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section 5: what lives at the peak. Weights, optimizer state and other models, which live always,
- * stand below what does not, so that they hide nothing. */
+/* Section 5: what lives at the peak. Weights and optimizer state, which live always, stand below
+ * what does not, so that they hide nothing. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
@@ -9,8 +9,7 @@ enum { TOP_VALUES = 20, TOP_LASTING = 6 };
 
 static bool is_lasting(const struct ul_saved_range *range)
 {
-    return range->class == UL_PLAN_WEIGHTS || range->class == UL_PLAN_OPTIMIZER ||
-           range->class == UL_PLAN_OTHERS;
+    return range->class == UL_PLAN_WEIGHTS || range->class == UL_PLAN_OPTIMIZER;
 }
 
 static void put_row(struct ul_page *page, uint32_t range)

@@ -118,7 +118,6 @@ static const char *const hatches[] = {
     "M0 4h8M4 0v8",               /* scratch */
     "M0 2h8M0 6h8",               /* inputs */
     "M2 0v8M6 0v8",               /* outputs */
-    "M4 0v8M0 2h8",               /* other models */
     "M0 4h8",                     /* alignment */
     "M-2 2l4-4M0 8l8-8M6 10l4-4", /* holes */
     "M0 0l8 8M8 0l-8 8",          /* unaccounted */

@@ -134,11 +134,11 @@ static void put_spaces(struct ul_page *page)
                        (double)saved->transfers.exposed_cost * 1e-6);
 }
 
-/* Rows of training, of a program that runs, and of other models, of one by itself. */
+/* Rows of training, in a program that runs. */
 static bool is_no_news(uint32_t row, const struct sum *sums)
 {
     bool of_training = row == UL_PLAN_OPTIMIZER || row == UL_PLAN_GRADIENTS || row == UL_PLAN_SAVED;
-    return (of_training && sums[row].count == 0) || ul_report_row_is_optional(row);
+    return of_training && sums[row].count == 0;
 }
 
 void ul_page_sums(struct ul_page *page)

@@ -55,7 +55,7 @@ enum {
 static const char *const row_names[UL_ROW_COUNT] = {
     "weights",           "optimizer_state", "gradients", "activations_kept_for_backward",
     "other_activations", "scratch",         "inputs",    "outputs",
-    "other_models",      "alignment",       "holes",
+    "alignment",         "holes",
 };
 
 static uint64_t count_changed(const unsigned char *bytes, uint64_t size_bytes, unsigned char fill)
@@ -271,8 +271,6 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_count(json, "peak_step", memory->model->peak_step);
     ul_json_open(json, "rows", '{');
     for (int row = 0; row < UL_ROW_COUNT; row++) {
-        if (row == UL_ROW_OTHER_MODELS && memory->model->row_bytes[row] == 0)
-            continue; /* it shares its arena with no other model */
         ul_json_open(json, row_names[row], '{');
         ul_json_count(json, "predicted_bytes", memory->model->row_bytes[row]);
         ul_json_count(json, "reserved_bytes", memory->range_bytes[row]);
@@ -302,9 +300,6 @@ static int judge(const struct ul_session *s, const struct memory *memory)
                 s, UL_EXIT_VERIFY,
                 "the row '%s' is %" PRIu64 " bytes in the plan and %" PRIu64 " in the program",
                 row_names[row], memory->model->row_bytes[row], memory->range_bytes[row]);
-    if (memory->touched_bytes[UL_ROW_OTHER_MODELS] != 0)
-        return ul_error(s, UL_EXIT_VERIFY, "%" PRIu64 " bytes of other models were written",
-                        memory->touched_bytes[UL_ROW_OTHER_MODELS]);
     if (memory->stray_bytes != 0 || memory->margin_bytes != 0)
         return ul_error(s, UL_EXIT_VERIFY,
                         "%" PRIu64 " bytes outside of every live range were written, and %" PRIu64

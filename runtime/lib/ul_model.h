@@ -220,7 +220,6 @@ enum ul_row {
     UL_ROW_SCRATCH,
     UL_ROW_INPUTS,
     UL_ROW_OUTPUTS,
-    UL_ROW_OTHER_MODELS, /* for models that share the arena: none of this one's bytes */
     UL_ROW_ALIGNMENT,
     UL_ROW_HOLES,
     UL_ROW_COUNT

@@ -21,14 +21,11 @@ static bool is_text(const struct ul_fact *fact)
 
 /* ---- The schema ---- */
 
-static void put_names(struct ul_text *text, const struct ul_fact_names *names, uint32_t left_out,
-                      bool has_null)
+static void put_names(struct ul_text *text, const struct ul_fact_names *names, bool has_null)
 {
     ul_text_put(text, "[");
-    for (uint32_t i = 0, shown = 0; i < names->count; i++) {
-        if ((left_out >> i & 1) != 0)
-            continue;
-        ul_text_put(text, shown++ > 0 ? ", " : "");
+    for (uint32_t i = 0; i < names->count; i++) {
+        ul_text_put(text, i > 0 ? ", " : "");
         ul_text_put_json(text, names->name(i));
     }
     ul_text_put(text, has_null ? ", null]" : "]");
@@ -60,7 +57,7 @@ static void put_value(struct ul_text *text, const struct ul_fact *fact, bool is_
     } else if (is_text(fact) && fact->names->count > 0) {
         ul_text_put(text,
                     is_column ? "\"type\": \"array\", \"items\": { \"enum\": " : "\"enum\": ");
-        put_names(text, fact->names, 0, is_optional);
+        put_names(text, fact->names, is_optional);
         ul_text_put(text, is_column ? " }" : "");
     } else if (is_text(fact)) {
         ul_text_printf(text, "\"$ref\": \"#/$defs/%stext%s\"", maybe, many);
@@ -97,7 +94,10 @@ static void put_members(struct ul_text *text, const struct ul_fact_class *class,
 static void put_sums(struct ul_text *text, const struct ul_fact *fact)
 {
     ul_text_put(text, "\"type\": \"object\", \"required\": ");
-    put_names(text, fact->names, fact->names->optional, false);
+    if (fact->names->is_sparse)
+        ul_text_put(text, "[]");
+    else
+        put_names(text, fact->names, false);
     ul_text_put(text, ", \"additionalProperties\": { \"$ref\": \"#/$defs/count\" }");
 }
 
@@ -118,7 +118,7 @@ static void put_fact(struct ul_text *text, const struct ul_fact *fact, const cha
                           "\"minItems\": 2, \"maxItems\": 2 }");
     } else if (fact->type == UL_FACT_SET) {
         ul_text_put(text, "\"type\": \"array\", \"items\": { \"enum\": ");
-        put_names(text, fact->names, 0, false);
+        put_names(text, fact->names, false);
         ul_text_put(text, " }");
     } else {
         put_value(text, fact, is_column);

@@ -208,7 +208,7 @@ const struct ul_model model_model = {
     .ranges = ranges,
     .views = views,
     .shapes = shapes,
-    .row_bytes = {18560, 0, 0, 0, 8192, 69640, 4096, 0, 0, 56, 3200},
+    .row_bytes = {18560, 0, 0, 0, 8192, 69640, 4096, 0, 56, 3200},
     .peak_step = 0,
 #endif
 };

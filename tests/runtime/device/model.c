@@ -170,7 +170,7 @@ const struct ul_model model_model = {
     .views = views,
     .shapes = shapes,
     .operands = operands,
-    .row_bytes = {WEIGHT_BYTES, 0, 0, 0, 24, 41, 0, OUT_BYTES, 0, 0,
+    .row_bytes = {WEIGHT_BYTES, 0, 0, 0, 24, 41, 0, OUT_BYTES, 0,
                   ARENA_BYTES - WEIGHT_BYTES - 24 - 41 - OUT_BYTES},
     .peak_step = 4,
 };

@@ -135,7 +135,7 @@ static const struct ul_range ranges[] = {
 #define LOOP_PEAK_STEP 2
 #define LOOP_ROWS                                                                                  \
     {                                                                                              \
-        0, 0, 0, 0, 32, 16, 16, 48, 0, 224, 0                                                      \
+        0, 0, 0, 0, 32, 16, 16, 48, 224, 0                                                         \
     }
 #endif
 

@@ -84,7 +84,7 @@ static const struct ul_model paged_model = {
     .ranges = ranges,
     .views = views,
     .shapes = shapes,
-    .row_bytes = {16777224, 0, 0, 0, 0, 0, 16, 8, 0, 160, 0},
+    .row_bytes = {16777224, 0, 0, 0, 0, 0, 16, 8, 160, 0},
     .peak_step = 0,
 };
 

@@ -177,7 +177,7 @@ const struct ul_model tiny_model = {
     .views = views,
     .shapes = shapes,
     .operands = operands,
-    .row_bytes = {144, 0, 0, 0, 32, 0, 88, 0, 0, 88, 0},
+    .row_bytes = {144, 0, 0, 0, 32, 0, 88, 0, 88, 0},
     .peak_step = 0,
 #endif
 };
