@@ -14,6 +14,7 @@ REFUSED = {
     "library": "it always is one",
     "json": "the plan is the attribute `plan` of what is returned",
     "shared": "several models in one arena are the command line's: ullage compile --shared",
+    "link": "models in one arena are the command line's: ullage compile --shared --link",
     "shared_library": "it always is one",
     "prefix": "names of a library are C's: ullage compile --shared-library --prefix",
 }

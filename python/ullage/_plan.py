@@ -18,6 +18,8 @@ _REFUSED = {
     "trace": _ELSEWHERE,
     "baseline": "give it to Plan.html",
     "shared": "several models in one arena are the command line's: ullage plan --shared",
+    "link": "models in one arena are the command line's: ullage plan --shared --link",
+    "prefix": "a plan of one model has no names of models: ullage plan --shared --prefix",
     "stop_after": "graphs are printed by the command line: ullage plan --stop-after",
 }
 

@@ -194,6 +194,8 @@ def test_errors_by_class():
         ({"budget": "12parsecs"}, "expected a size"),
         ({"json": "x"}, "methods of Plan"),
         ({"stop_after": "fuse"}, "command line"),
+        ({"link": {"a:x": "b:y"}}, "command line"),
+        ({"prefix": "a"}, "--shared"),
         ({"keep_inputs": "yes"}, "True or False"),
         ({"order": "alphabetical"}, "expected best, file, greedy"),
         ({"dim": object()}, "dim"),
