@@ -42,6 +42,7 @@ enum {
     GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
     NARROW_GRADIENT_CODE = 384 << 10, /* the same where vectors are of 256 bits or fewer */
     HALF_GRADIENT_CODE = 256 << 10,   /* more of it where some of what is multiplied has 16 bits */
+    NBITS_CODE = 112 << 10,    /* the runtime's products by packed weights, and pages around them */
     STANDARD_CODE = 32 << 10,  /* of the C++ library, less what set-up alone touches of others */
     SMALL_RUNTIME = 400 << 10, /* what the loader relocates of the library, and an engine */
     TRAINER_BYTES = 144 << 10, /* of the runtime for reading samples and writing checkpoints */
@@ -338,9 +339,12 @@ static uint64_t name_bytes(const struct ul_program *program)
 static uint64_t own_call_bytes(const struct ul_program *program)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < program->call_count; i++)
+    bool is_packed = false;
+    for (uint32_t i = 0; i < program->call_count; i++) {
         bytes += ul_call_is_own(&program->calls[i]) ? CALL_BYTES : 0;
-    return bytes;
+        is_packed = is_packed || ul_call_is_nbits(&program->calls[i]);
+    }
+    return bytes + (is_packed ? NBITS_CODE : 0);
 }
 
 static uint64_t printed_bytes(const struct ul_program *program)
