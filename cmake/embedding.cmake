@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What another program needs to embed the compiler: compile/compile.h with what it includes,
+# Installs what a program that embeds the compiler needs: compile/compile.h with what it includes,
 # one static library per folder, and ullage.pc, by which pkg-config says how to compile and to link.
 
 # Appends to the list `result` the header and all that it includes of this tree, each once.

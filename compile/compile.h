@@ -183,8 +183,8 @@ enum ul_status ul_compile_dequantize(struct ul_compile *compile, const char *mod
  * if there is one, else from the target and this machine. With options.stop_after the graph is the
  * result, and there is no program. */
 enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_path) UL_MUST_CHECK;
-/* The same of several models, which run one after another in one buffer: a program with a root for
- * each. Their weights are kept once where they are equal. */
+/* Compiles several models, which run one after another in one buffer, into a program with a root
+ * for each. It keeps their equal weights once. */
 enum ul_status ul_compile_build_roots(struct ul_compile *compile,
                                       const struct ul_texts *model_paths) UL_MUST_CHECK;
 /* Plans and checks (or reads options.plan and checks it), and describes the plan: report, json. */

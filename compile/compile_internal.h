@@ -121,7 +121,8 @@ enum ul_status ul_compile_donate(struct ul_compile *compile) UL_MUST_CHECK;
 /* rewrite.c: the passes on the compile's graph, after what --donate says of it. */
 enum ul_status ul_compile_rewrite(struct ul_compile *compile,
                                   const struct ul_target *target) UL_MUST_CHECK;
-/* The same of a joined graph, whose roots have been through the passes before `own`. */
+/* Runs `cse` on a joined graph, then `own` and what follows it: its roots have been through the
+ * others. */
 enum ul_status ul_compile_rewrite_joined(struct ul_compile *compile,
                                          const struct ul_target *target) UL_MUST_CHECK;
 /* What --output leaves of the graph, through those passes after which it is still one of ONNX's own

@@ -211,7 +211,7 @@ const struct ul_try ul_tries[] = {
     {"fuse", "no-pass", NULL, UL_BITS_KEPT, .when = UL_TRY_GIVEN},
     {"in-place", "keep-inputs", NULL, UL_BITS_KEPT, .when = UL_TRY_GIVEN},
     {"recompute", "checkpoint", NULL, UL_BITS_KEPT, .when = UL_TRY_GIVEN},
-    /* What changes the results, or what the caller has to do. */
+    /* These change the results, or what the caller has to do. */
     {"batch", "dim", .edit = halve_batch},
     {"precision", "precision", "bf16", .applies = is_f32},
     {"weights", "weights", "rom", UL_BITS_KEPT, .applies = has_flash},

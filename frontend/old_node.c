@@ -274,7 +274,7 @@ static bool follow_from_sizes(const struct ul_builder *builder, const ul_value_i
     return true;
 }
 
-/* Of an operator that the table has not, with the remedy where there is one. */
+/* Refuses an operator that the table has not, with the remedy where there is one. */
 static const char *why_unknown(struct ul_old_node *node)
 {
     if (is_by_data(node))

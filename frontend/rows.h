@@ -40,7 +40,7 @@ const struct ul_upgrade_row *ul_rows_find(const struct ul_upgrade_row *rows, siz
 /* Checks what the row says of the node, and does what it says; the node is finished then, unless a
  * function left it to go on. */
 void ul_rows_upgrade(struct ul_old_node *node, const struct ul_upgrade_row *row);
-/* Of an operator without a row: all its inputs are tensors, or it is finished. */
+/* Finishes a node whose operator has no row, unless all its inputs are tensors. */
 void ul_rows_refuse_sequences(struct ul_old_node *node);
 /* In a function: results of a body, over the names of the node's row and these, the last of which
  * is NULL. False, and the node is finished, where something is wrong. */

@@ -90,7 +90,7 @@ static const struct {
     {"Upsample", INT64_MAX, ul_upgrade_upsample},
 };
 
-/* Of any operator set. */
+/* The rows serve every operator set. */
 static const struct ul_upgrade_row rows[] = {
 #include "frontend/onnx.def"
 };

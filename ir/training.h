@@ -116,8 +116,8 @@ struct ul_training {
     /* With micro-batches: the value whose gradients are formed, and the weight of the step's labels
      * so far, by which the update divides them. */
     uint32_t loss_sum, loss_weight;
-    /* What an evaluation makes, by number among the outputs: the loss, what counts right answers,
-     * and with micro-batches the sums that the loss is of. */
+    /* An evaluation makes these outputs, by number: the loss, the count of right answers, and with
+     * micro-batches the sums that the loss is made from. */
     uint32_t result_count;
     uint32_t results[4];
     bool has_batch_statistics;

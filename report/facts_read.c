@@ -352,3 +352,14 @@ enum ul_status ul_facts_read(struct ul_json *json, struct ul_saved *saved)
     *saved = (struct ul_saved){.process_bytes = UINT64_MAX}; /* an older plan says nothing of it */
     return read_object(&where, ul_class_plan(), json->root, (char *)saved);
 }
+
+enum ul_status ul_facts_read_text(struct ul_arena *arena, const char *text, size_t length,
+                                  struct ul_saved *saved, struct ul_diag *diag)
+{
+    struct ul_json json = {.arena = arena, .diag = diag};
+    enum ul_status status = ul_json_parse(&json, text, length);
+    if (status == UL_OK)
+        status = ul_facts_read(&json, saved);
+    json_decref(json.root);
+    return status;
+}

@@ -21,6 +21,9 @@ struct ul_json {
 enum ul_status ul_json_parse(struct ul_json *json, const char *text, size_t length) UL_MUST_CHECK;
 /* facts_read.c */
 enum ul_status ul_facts_read(struct ul_json *json, struct ul_saved *saved) UL_MUST_CHECK;
+/* Parses the text first. */
+enum ul_status ul_facts_read_text(struct ul_arena *arena, const char *text, size_t length,
+                                  struct ul_saved *saved, struct ul_diag *diag) UL_MUST_CHECK;
 /* words.c: what is the planner's word, against the rest of the file, which is held already;
  * UL_MISMATCH says what contradicts. `sample_count` is that of a step of the program, or 0. */
 enum ul_status ul_report_check_words(struct ul_json *json, uint64_t sample_count) UL_MUST_CHECK;

@@ -63,12 +63,7 @@ static enum ul_status check_alignment(uint64_t alignment_bytes, struct ul_diag *
 enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, size_t length,
                                      struct ul_saved *header, struct ul_diag *diag)
 {
-    struct ul_json in = {.arena = arena, .diag = diag};
-    enum ul_status status = ul_json_parse(&in, json, length);
-    if (status == UL_OK)
-        status = ul_facts_read(&in, header);
-    json_decref(in.root);
-    UL_TRY(status);
+    UL_TRY(ul_facts_read_text(arena, json, length, header, diag));
     UL_TRY(check_alignment(header->alignment_bytes, diag));
     return check_process(header, diag);
 }

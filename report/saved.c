@@ -82,12 +82,7 @@ static void find_savings(struct ul_saved *saved)
 enum ul_status ul_saved_read(struct ul_arena *arena, const char *text, size_t length,
                              struct ul_saved *saved, struct ul_diag *diag)
 {
-    struct ul_json json = {.arena = arena, .diag = diag};
-    enum ul_status status = ul_json_parse(&json, text, length);
-    if (status == UL_OK)
-        status = ul_facts_read(&json, saved);
-    json_decref(json.root);
-    UL_TRY(status);
+    UL_TRY(ul_facts_read_text(arena, text, length, saved, diag));
     UL_TRY(check_numbers(saved, diag));
     UL_TRY(check_ranges(saved, arena, diag));
     find_savings(saved);

@@ -213,8 +213,8 @@ static void put_stack(struct ul_emitter *emitter, const char *big)
     bool has_roots = emitter->program->graph->root_count > 1;
     ul_text_printf(
         emitter->text,
-        "/* Of the stack of the thread that calls, %s_init%s%s%s and the rest take this at most, "
-        "as gcc\n * compiles model.c with -Os, -O2 or -O3",
+        "/* %s_init%s%s%s and the rest take at most so much of the calling thread's stack, as "
+        "gcc\n * compiles model.c with -Os, -O2 or -O3",
         prefix, has_roots ? ", each run" : ", ", has_roots ? "" : prefix, has_roots ? "" : "_run");
     if (library_bytes > 0)
         ul_text_printf(emitter->text, "; %" PRIu64 " of it are a guess of what libraries\n * take",
