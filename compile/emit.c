@@ -339,7 +339,7 @@ static const char *library_name(struct ul_compile *compile, const char *output)
 {
     const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-";
     const char *prefix = compile->options.prefix != NULL ? compile->options.prefix : "model";
-    const char *slash = strrchr(output, '/'), *name = slash != NULL ? slash + 1 : output;
+    const char *name = ul_file_name(output);
     bool is_plain = name[strspn(name, letters)] == '\0' && strncmp(name, "lib", 3) == 0 &&
                     strstr(name, ".so") != NULL;
     return is_plain ? name : ul_arena_printf(&compile->keep, "lib%s.so", prefix);
