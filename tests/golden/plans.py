@@ -109,17 +109,17 @@ def node_folder():
 
 
 def take_node_tests(folder):
-    """Inputs that have to be constants (tests/ops/scope.tsv) are fixed to the test's data."""
+    """Inputs that have to be constants (tests/ops/tests.tsv) are fixed to the test's data."""
     import onnx
 
     data = node_folder()
-    with open(os.path.join(ROOT, "tests", "ops", "scope.tsv"), encoding="utf-8") as file:
-        scope = {row["test"]: row for row in csv.DictReader(file, delimiter="\t")}
+    with open(os.path.join(ROOT, "tests", "ops", "tests.tsv"), encoding="utf-8") as file:
+        tests = {row["test"]: row for row in csv.DictReader(file, delimiter="\t")}
     for name in (f"test_{node}" for node in NODES):
         shutil.copyfile(f"{data}/{name}/model.onnx", f"{folder}/{name}.onnx")
         inputs = [one.name for one in onnx.load(f"{folder}/{name}.onnx").graph.input]
         words = []
-        for constant in scope[name]["constants"].split(","):
+        for constant in tests[name]["constants"].split(","):
             if constant in inputs:
                 saved = f"{name}.{constant}.pb"
                 shutil.copyfile(f"{data}/{name}/test_data_set_0/input_{inputs.index(constant)}.pb",
