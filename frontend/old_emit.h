@@ -27,9 +27,9 @@ ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_i
 ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
                             const ul_value_id *inputs, uint32_t output_count);
 /* gradient.c: emits the node that gives the derivative of y, whose own gradient may be UL_NONE
- * (ones), by the first of `xs`, which are made before it, as in ir/ops/training.def. The second
- * function makes a value of that type of which nothing is known, for operators of which only the
- * derivative is wanted. */
+ * (ones), by the first of `xs`, which are made before it, as in ir/ops/training/training.def. The
+ * second function makes a value of that type of which nothing is known, for operators of which only
+ * the derivative is wanted. */
 ul_node_id ul_old_emit_derivative(struct ul_old_node *node, ul_value_id y, ul_value_id gradient,
                                   const ul_value_id *xs, uint32_t x_count, uint32_t more_count);
 ul_value_id ul_old_emit_unknown(struct ul_old_node *node, const struct ul_type *type);
