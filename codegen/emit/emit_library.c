@@ -135,9 +135,7 @@ static const struct row calls[] = {
      STREAM_COMMENT},
     {OF_TRAINING, "uint64_t", "checkpoint_bytes", "void",
      "return UL_TRAIN_HEAD_BYTES + ul_train_bytes(&{m});",
-     "\n/* Facts of training: {p}_save's file, struct ul_trainer; what is optimized and how; "
-     "samples in "
-     "a\n"
+     "\n/* Training: {p}_save's file, struct ul_trainer; what is optimized and how; samples in a\n"
      " * run, runs in a step; numbers of inputs and outputs, UINT32_MAX: there is none. */\n"},
     {OF_TRAINING, "size_t", "trainer_bytes", "void", "return sizeof(struct ul_trainer);", ""},
     {OF_TRAINING, "const char *", "loss", "void", "return {m}.training->loss;", ""},
