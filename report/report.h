@@ -159,8 +159,6 @@ void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t co
 /* save.c: the facts of plan.json (docs/plan-format.md), and its text. */
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
-/* All that it says. */
-void ul_report_save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved);
 /* read_plan.c: a plan.json for `check` and --plan, which hold it against its model. */
 
 /* All that it says, where process, alignment and device hold together. */
@@ -229,16 +227,9 @@ void ul_report_save_ladder(const struct ul_report *report, struct ul_arena *aren
 
 /* what_if.c: one row a case. */
 
-/* The value of an axis that a case has. */
-const char *ul_report_table_value(const struct ul_report_table *table, uint32_t index,
-                                  uint32_t axis);
-/* Whether no other case of the table is better in bytes and in time for a sample. */
-bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index);
 void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
                               uint32_t columns);
 void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table);
 void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table);
-/* The members of one that is a plan, without braces. */
-void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *row);
 
 #endif
