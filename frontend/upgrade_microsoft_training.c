@@ -4,6 +4,7 @@
  * and not what it was made of, a row of ir/ops that reads the result. */
 #include "frontend/upgrade_microsoft.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 
 #include <string.h>
 

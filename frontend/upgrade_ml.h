@@ -30,7 +30,7 @@ ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t 
                         const int64_t *dims, const double *values);
 ul_value_id ul_ml_const_ints(struct ul_old_node *node, int64_t count, const int64_t *values);
 /* A node of an operator that ai.onnx has not; its first output. */
-ul_value_id ul_ml_emit(struct ul_old_node *node, enum ul_op op, const ul_value_id *inputs,
+ul_value_id ul_ml_emit(struct ul_old_node *node, ul_op_id op, const ul_value_id *inputs,
                        uint32_t input_count);
 /* Input 0, [features] or [rows, features] of numbers, as `dtype` in [rows, features], whose type
  * goes to *type; UL_NONE after a problem. */

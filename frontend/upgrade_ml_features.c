@@ -2,6 +2,7 @@
 /* What prepares features and is more than a row of text: LabelEncoder and OneHotEncoder of numbers;
  * and ZipMap, which names scores. */
 #include "frontend/upgrade_ml.h"
+#include "ir/op_names.h"
 
 #include <stdlib.h>
 #include <string.h>

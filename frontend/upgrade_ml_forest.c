@@ -14,6 +14,7 @@
  * weights; else a leaf has a row of weights, one for each target.
  */
 #include "frontend/upgrade_ml_forest.h"
+#include "ir/op_names.h"
 #include "ir/trees.h"
 
 #include <math.h>
