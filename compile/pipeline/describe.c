@@ -347,13 +347,28 @@ static void describe_launches(struct ul_compile *compile)
     };
 }
 
+static void describe_models(struct ul_compile *compile)
+{
+    struct ul_saved *facts = &compile->report.facts;
+    facts->has_models = compile->root_count > 0;
+    facts->model_count = compile->root_count;
+    facts->models = UL_NEW_ARRAY(&compile->keep, struct ul_saved_model, compile->root_count);
+    for (uint32_t r = 0; r < compile->root_count; r++) {
+        const struct ul_compile_root *root = &compile->roots[r];
+        facts->models[r] = (struct ul_saved_model){.name = root->name,
+                                                   .file = ul_file_name(root->path),
+                                                   .sha256 = root->part->model.sha256};
+    }
+    compile->report.model_regions = compile->program->root_regions;
+}
+
 void ul_compile_describe(struct ul_compile *compile)
 {
-    const char *slash = strrchr(compile->model.path, '/');
     struct ul_saved *facts = &compile->report.facts;
     compile->report.problem = compile->program->problem;
     compile->report.plan = &compile->plan;
-    facts->model = slash != NULL ? slash + 1 : compile->model.path;
+    facts->model =
+        compile->root_count > 0 ? compile->model.path : ul_file_name(compile->model.path);
     facts->model_sha256 = compile->model.sha256;
     facts->opset = find_opset(&compile->model);
     facts->target = compile->options.target;
@@ -371,6 +386,7 @@ void ul_compile_describe(struct ul_compile *compile)
         describe_steps(compile, &compile->graph, compile->program, &compile->plan);
     compile->report.values = describe_values(compile, &compile->graph, compile->program);
     describe_floats(compile);
+    describe_models(compile);
     describe_options(compile);
     describe_training(compile);
     facts->step_cost = step_cost(compile);

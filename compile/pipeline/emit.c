@@ -161,8 +161,9 @@ static bool is_taken(const char *prefix)
     return taken;
 }
 
-enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *directory,
-                                       struct ul_emit_options *emit)
+/* What the emitter is told of the compile, whose source goes to the folder. */
+static enum ul_status emit_options(struct ul_compile *compile, const char *directory,
+                                   struct ul_emit_options *emit)
 {
     const struct ul_compile_options *options = &compile->options;
     const char *march = options->march != NULL ? options->march : "native";
@@ -207,7 +208,7 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
 {
     struct ul_emit_options emit;
     struct ul_staging staging = {.is_own = ul_emit_is_runtime_file};
-    UL_TRY(ul_compile_emit_options(compile, directory, &emit));
+    UL_TRY(emit_options(compile, directory, &emit));
     UL_TRY(ul_staging_begin(&compile->keep, directory, &staging, &compile->diag));
     enum ul_status status = compile->program->options.target->emit(
         &compile->keep, compile->program, &compile->plan, &emit, staging.path, &compile->diag);
@@ -339,7 +340,7 @@ static const char *library_name(struct ul_compile *compile, const char *output)
 {
     const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-";
     const char *prefix = compile->options.prefix != NULL ? compile->options.prefix : "model";
-    const char *slash = strrchr(output, '/'), *name = slash != NULL ? slash + 1 : output;
+    const char *name = ul_file_name(output);
     bool is_plain = name[strspn(name, letters)] == '\0' && strncmp(name, "lib", 3) == 0 &&
                     strstr(name, ".so") != NULL;
     return is_plain ? name : ul_arena_printf(&compile->keep, "lib%s.so", prefix);

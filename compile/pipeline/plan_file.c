@@ -275,16 +275,41 @@ enum ul_status ul_compile_read_header(struct ul_compile *compile)
 
 /* ---- another model, other options ---- */
 
+static bool is_other(const struct ul_onnx_model *model, const char *planned_sha256)
+{
+    return model->sha256[0] != '\0' && strcmp(model->sha256, planned_sha256) != 0;
+}
+
+/* The first model of several that is not the plan's; UL_NONE: none, as far as they are read. */
+static uint32_t find_other(const struct ul_compile *compile)
+{
+    for (uint32_t r = 0; r < compile->root_count && r < compile->plan_header.model_count; r++) {
+        const struct ul_compile *part = compile->roots[r].part;
+        if (part != NULL && is_other(&part->model, compile->plan_header.models[r].sha256))
+            return r;
+    }
+    return UL_NONE;
+}
+
 bool ul_compile_is_other_model(const struct ul_compile *compile)
 {
-    bool is_read = compile->loaded || compile->root_count > 0;
-    return compile->options.plan != NULL && is_read && compile->model.sha256[0] != '\0' &&
-           strcmp(compile->plan_header.model_sha256, compile->model.sha256) != 0;
+    return compile->options.plan != NULL &&
+           (find_other(compile) != UL_NONE ||
+            is_other(&compile->model, compile->plan_header.model_sha256));
 }
 
 enum ul_status ul_compile_report_other_model(struct ul_compile *compile)
 {
+    uint32_t other = find_other(compile);
     compile->diag = (struct ul_diag){0};
+    if (other != UL_NONE)
+        return ul_diag_set(&compile->diag, UL_MISMATCH,
+                           "%s: has %s as its model %u, which is another file (SHA-256 %s) than %s",
+                           compile->options.plan,
+                           ul_quote(&compile->keep, compile->plan_header.models[other].file),
+                           other + 1,
+                           ul_quote(&compile->keep, compile->plan_header.models[other].sha256),
+                           compile->roots[other].path);
     return ul_diag_set(&compile->diag, UL_MISMATCH, "%s: was made for another model (SHA-256 %s)",
                        compile->options.plan,
                        ul_quote(&compile->keep, compile->plan_header.model_sha256));

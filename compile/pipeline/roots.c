@@ -78,8 +78,7 @@ static bool is_taken(const struct ul_compile *compile, uint32_t count, const cha
 static const char *name_of_file(struct ul_arena *arena, const char *path)
 {
     enum { MAX_LETTERS = 40 };
-    const char *slash = strrchr(path, '/');
-    const char *file = slash != NULL ? slash + 1 : path;
+    const char *file = ul_file_name(path);
     size_t length = strlen(file);
     if (length > 5 && strcmp(file + length - 5, ".onnx") == 0)
         length -= 5;
@@ -123,6 +122,27 @@ static enum ul_status read_names(struct ul_compile *compile)
         at += length + !is_last;
     }
     return UL_OK;
+}
+
+/* Those of the plan, whose options and steps say them. Older plans do not name their models. */
+static enum ul_status take_names(struct ul_compile *compile)
+{
+    const struct ul_saved *header = &compile->plan_header;
+    struct ul_text names;
+    ul_text_init(&names, &compile->keep);
+    for (uint32_t m = 0; m < header->model_count; m++)
+        ul_text_printf(&names, "%s%s", m == 0 ? "" : ", ", header->models[m].name);
+    bool is_good = header->model_count == compile->root_count;
+    for (uint32_t r = 0; is_good && r < compile->root_count; r++) {
+        const char *name = header->models[r].name;
+        is_good = ul_compile_is_prefix(name) && !is_taken(compile, r, name);
+        compile->roots[r].name = name;
+    }
+    if (is_good)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_MISMATCH,
+                       "%s: is of %u models, %s: give those, in that order", compile->options.plan,
+                       header->model_count, ul_quote(&compile->keep, names.data));
 }
 
 /* ---- what a model has ---- */
@@ -372,8 +392,7 @@ static void describe_models(struct ul_compile *compile)
     ul_text_init(&notices, &compile->keep);
     for (uint32_t r = 0; r < compile->root_count; r++) {
         const struct ul_compile_root *root = &compile->roots[r];
-        const char *slash = strrchr(root->path, '/');
-        ul_text_printf(&paths, "%s%s", r == 0 ? "" : " ", slash != NULL ? slash + 1 : root->path);
+        ul_text_printf(&paths, "%s%s", r == 0 ? "" : " ", ul_file_name(root->path));
         ul_text_put(&digests, root->part->model.sha256);
         if (root->part->notice != NULL)
             ul_text_printf(&notices, "%s%s: %s", notices.length == 0 ? "" : "; ", root->name,
@@ -401,6 +420,8 @@ enum ul_status ul_compile_read_roots(struct ul_compile *compile, const struct ul
     }
     if (compile->options.prefix != NULL)
         UL_TRY(read_names(compile));
+    else if (compile->plan_header.model_count > 0)
+        UL_TRY(take_names(compile));
     else
         choose_names(compile);
     for (uint32_t r = 0; r < paths->count; r++)

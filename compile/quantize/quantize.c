@@ -353,8 +353,7 @@ static void forget(struct ul_compile *compile)
 /* Its file has the model's name, which plans and programs say. */
 static const char *quantized_name(struct ul_arena *arena, const struct ul_compile *compile)
 {
-    const char *slash = strrchr(compile->quantized_from, '/');
-    const char *name = slash != NULL ? slash + 1 : compile->quantized_from;
+    const char *name = ul_file_name(compile->quantized_from);
     return ul_arena_printf(arena, "%s/%s/%s", compile->quantized_folder, QUANTIZED,
                            strcmp(name, "-") == 0 ? "model.onnx" : name);
 }

@@ -58,12 +58,6 @@ static enum ul_status check(struct ul_compile *compile, const struct ul_texts *m
 
 /* ---- Several models ---- */
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 /* Names of files, or paths where two have the same name. */
 static struct ul_texts name_models(struct ul_compile *compile, const struct ul_texts *models)
 {
@@ -71,11 +65,11 @@ static struct ul_texts name_models(struct ul_compile *compile, const struct ul_t
     bool differ = true;
     for (uint32_t i = 0; i < models->count; i++)
         for (uint32_t k = 0; k < i; k++)
-            differ =
-                differ && strcmp(file_name(models->items[i]), file_name(models->items[k])) != 0;
+            differ = differ &&
+                     strcmp(ul_file_name(models->items[i]), ul_file_name(models->items[k])) != 0;
     for (uint32_t i = 0; i < models->count; i++)
         ul_texts_add(&compile->keep, &names,
-                     differ ? file_name(models->items[i]) : models->items[i]);
+                     differ ? ul_file_name(models->items[i]) : models->items[i]);
     return names;
 }
 
