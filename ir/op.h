@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operator table: one row of facts and hooks for each operator, in ir/ops/<family>/<family>.def. */
+/* The operator table: one row of facts and hooks for each operator, in
+ * ir/ops/<family>/<family>.def. */
 #ifndef UL_IR_OP_H
 #define UL_IR_OP_H
 
