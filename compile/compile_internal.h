@@ -27,11 +27,6 @@ bool ul_compile_rounds_products(const struct ul_compile_options *options,
 /* budget.c: plans without a budget, or, where that plan is too large, takes the cheapest plan of
  * the ladder that fits; with wants_ladder it makes the ladder anyway. */
 enum ul_status ul_compile_solve(struct ul_compile *compile) UL_MUST_CHECK;
-/* UL_NO_FIT with the reason, where a method that was named cannot be used. */
-enum ul_status ul_compile_require_methods(struct ul_compile *compile) UL_MUST_CHECK;
-/* Writes a line of options that make a plan smaller and were not given yet, as far as no plan says
- * it. */
-void ul_compile_put_remedies(struct ul_text *text, const struct ul_compile_options *options);
 
 /* beside.c: counts what a program of this compile takes besides its buffer, once it is built; the
  * part of its process; the part that a budget bounds; and all that the compile's own plan takes. */
@@ -171,11 +166,6 @@ void ul_compile_describe(struct ul_compile *compile);
 void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_graph *graph,
                                  const struct ul_program *program, const struct ul_plan *plan,
                                  struct ul_report_variant *variant);
-
-/* emit.c: the emitter's options for source in that folder. */
-struct ul_emit_options;
-enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *directory,
-                                       struct ul_emit_options *emit) UL_MUST_CHECK;
 
 /* compiler.c: the program that the command runs, or NULL. */
 const char *ul_compile_command_path(struct ul_compile *compile);

@@ -162,8 +162,6 @@ void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t co
 /* save.c: the facts of plan.json (docs/plan-format.md), and its text. */
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
-/* All facts of the plan. */
-void ul_report_save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved);
 /* read_plan.c: reads a plan.json for `check` and --plan, which hold it against its model. */
 
 /* All facts of the file; process, alignment and device must agree. */
@@ -232,16 +230,9 @@ void ul_report_save_ladder(const struct ul_report *report, struct ul_arena *aren
 
 /* what_if.c: one row for each case. */
 
-/* The value that a case has on an axis. */
-const char *ul_report_table_value(const struct ul_report_table *table, uint32_t index,
-                                  uint32_t axis);
-/* Whether no other case of the table is better both in bytes and in time per sample. */
-bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index);
 void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
                               uint32_t columns);
 void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table);
 void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table);
-/* Writes the members of a case that has a plan, without braces. */
-void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *row);
 
 #endif

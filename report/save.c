@@ -261,7 +261,7 @@ static void save_remedies(struct ul_arena *arena, struct ul_saved *saved)
     saved->remedies = remedies;
 }
 
-void ul_report_save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved)
+static void save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved)
 {
     *saved = report->facts;
     saved->format = "ullage-plan";
@@ -279,6 +279,6 @@ void ul_report_save(const struct ul_report *report, struct ul_arena *arena, stru
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
 {
     struct ul_saved saved;
-    ul_report_save(report, text->arena, &saved);
+    save(report, text->arena, &saved);
     ul_facts_put(text, &saved);
 }

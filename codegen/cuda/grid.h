@@ -234,8 +234,6 @@ void ul_grid_follow(struct ul_grid *grid, const struct ul_kernel *kernel, const 
 int64_t ul_phase_groups(const struct ul_phase *phase);
 /* Bits that count the blocks of a group: 4, 8, 16 or 32. */
 uint32_t ul_phase_counter_bits(const struct ul_phase *phase);
-/* Words of the run's state that count all blocks; 0: the phase is not followed. */
-uint32_t ul_phase_counter_words(const struct ul_phase *phase);
 /* The most words of any launch. */
 uint32_t ul_grid_counter_words(const struct ul_grid *grid);
 /* How many phases the launch has that begins with this one. */

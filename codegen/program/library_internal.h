@@ -74,8 +74,6 @@ bool ul_describe_binary(struct ul_describer *describer, enum ul_post_kind kind, 
 bool ul_describe_is_residual(const struct ul_describer *describer, ul_value_id value);
 /* Sets the operand that UL_POST_SUM adds to; the caller adds the post-operation. */
 void ul_describe_residual(struct ul_describer *describer, ul_value_id operand);
-/* False: there is not one for each channel, or it is not the first. */
-bool ul_describe_bias(struct ul_describer *describer, ul_value_id operand);
 /* dst = dst + operand, as bias where there is one for each channel and it is the first. */
 bool ul_describe_add(struct ul_describer *describer, ul_value_id operand);
 

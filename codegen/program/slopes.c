@@ -20,6 +20,7 @@
  *
  * Left undone: products with post-operations or added operands; batches of products. */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/gradient.h"
 #include "ir/op.h"

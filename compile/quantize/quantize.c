@@ -10,6 +10,7 @@
 #define _XOPEN_SOURCE 700
 #include "compile/compile_internal.h"
 #include "compile/quantize/quantize_internal.h"
+#include "ir/op_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static enum ul_status check_options(struct ul_compile *compile)
                        other);
 }
 
-static bool is_quantizing(enum ul_op op)
+static bool is_quantizing(ul_op_id op)
 {
     return op == UL_OP_QuantizeLinear || op == UL_OP_DequantizeLinear ||
            op == UL_OP_DynamicQuantizeLinear;

@@ -13,6 +13,7 @@
  * has it. Left undone: products of two activations (attention) and recurrent cells stay in
  * floats. */
 #include "compile/quantize/quantize_internal.h"
+#include "ir/op_names.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,7 +27,7 @@ enum kind {
 };
 
 static const struct {
-    enum ul_op op;
+    ul_op_id op;
     enum kind kind;
 } kinds[] = {{UL_OP_Conv, ANCHOR},
              {UL_OP_ConvTranspose, ANCHOR},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inserts QuantizeLinear and DequantizeLinear where ul_quantize_choose has chosen. */
 #include "compile/quantize/quantize_internal.h"
+#include "ir/op_names.h"
 
 #include <float.h>
 #include <math.h>
@@ -28,7 +29,7 @@ static ul_value_id add_weight(struct inserter *inserter, const char *name, const
 }
 
 /* Adds a node of three operands before position `at`, with an output of that type. */
-static ul_node_id add_node(struct inserter *inserter, uint32_t at, enum ul_op op, const char *name,
+static ul_node_id add_node(struct inserter *inserter, uint32_t at, ul_op_id op, const char *name,
                            const ul_value_id *operands, const struct ul_type *type)
 {
     struct ul_graph *graph = inserter->graph;

@@ -25,8 +25,6 @@ struct ul_counts {
 
 /* Adds f32 elements; false where one is infinite or NaN. */
 bool ul_counts_add(struct ul_counts *counts, const unsigned char *elements, uint64_t element_count);
-/* Adds what another has counted. */
-void ul_counts_merge(struct ul_counts *counts, const struct ul_counts *other);
 
 /* The scale, and the integer for 0, of u8. */
 struct ul_steps {
