@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several ways to choose and to time transfers; the cheapest wins, by the timeline's own clocks. */
+/* Tries several ways to choose and to time transfers; the cheapest wins, by the timeline's own
+ * clocks. */
 #include "planner/transfer/transfer.h"
 
 #include "planner/model/timeline.h"
@@ -14,7 +15,8 @@ uint32_t ul_transfer_space(const struct ul_problem *problem)
     return UL_PLAN_NONE;
 }
 
-/* Without noise first: by what is hidden, by cost, and what is wanted last, as it comes. */
+/* Without noise first: by hidden time, by cost, and by the last position beyond the limit, as it
+ * comes. */
 static const struct ul_transfer_way plain_ways[] = {
     {.cost_weight = 1, .exposed_weight = 4},
     {.cost_weight = 1, .exposed_weight = 64, .is_first = true},
@@ -71,7 +73,7 @@ static uint64_t runs_cost(const struct ul_transfer_model *model)
     return model->time[model->count];
 }
 
-/* Draws go on while there is work, as long as something is not hidden. */
+/* Draws continue while there is work, as long as something is not hidden. */
 static void ways_try(struct trial *t)
 {
     enum { DRAWS = 24 };
