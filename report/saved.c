@@ -97,7 +97,7 @@ bool ul_saved_bounds_buffer(const struct ul_saved *saved)
 
 bool ul_saved_is_of_device(const struct ul_saved *saved)
 {
-    return strcmp(saved->target, "cuda") == 0;
+    return saved->cudnn != NULL && saved->cudnn[0] != '\0'; /* only a device's libraries have it */
 }
 
 const struct ul_saved_search *ul_saved_largest(const struct ul_saved *saved)
