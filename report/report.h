@@ -35,8 +35,8 @@ struct ul_report_value {
 struct ul_report_variant {
     uint32_t split_count, row_major_count, inside_count;
     const char *const *splits, *const *row_major, *const *inside;
-    const struct ul_problem
-        *problem; /* the problem of its plans; NULL: its steps and values are not known */
+    /* the problem of its plans; NULL: its steps and values are not known */
+    const struct ul_problem *problem;
     const struct ul_report_step *steps;
     const struct ul_report_value *values;
     struct ul_plan_beside process; /* what its process takes besides its buffer */
@@ -104,8 +104,8 @@ struct ul_report {
 /* readers.c: the users of live ranges, found from the plan's positions. */
 
 struct ul_report_readers {
-    const uint32_t
-        *first; /* by range, with one more at the end: where its readers in `positions` begin */
+    /* by range, with one more at the end: where its readers in `positions` begin */
+    const uint32_t *first;
     const uint32_t *positions; /* ascending within each range */
     uint32_t forward_count;    /* steps of the problem before the backward pass; 0: none */
 };
