@@ -120,11 +120,11 @@ struct ul_compile {
     bool is_root;             /* of another compile, which joins its graph with others */
     uint64_t weight_elements; /* of the model as it is read: what is called its parameters */
     struct ul_profile profile;
-    struct ul_training training;             /* where options.train says so */
-    const struct ul_target_library *library; /* of the target; NULL: it has none */
-    const struct ul_compile *earlier; /* outlives this one, which goes on with its library, and its
-                                         graph as it was read, where it needs the same; NULL: none
-                                         does */
+    struct ul_training training;          /* where options.train says so */
+    const struct ul_libraries *libraries; /* of the target; NULL: it has none */
+    const struct ul_compile *earlier; /* outlives this one, which goes on with its libraries, and
+                                         its graph as it was read, where it needs the same; NULL:
+                                         none does */
     const char *cudnn; /* "on", "found", "not found" or "off"; NULL: none of the target's */
     struct ul_program *program;
     struct ul_arena **adopted; /* what variants lie in that it has taken over */

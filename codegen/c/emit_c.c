@@ -248,7 +248,7 @@ static void put_begin(struct ul_emitter *emitter)
                    "int %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
                    big, big,
-                   emitter->needs_library
+                   emitter->library != NULL
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
                    prefix, offload_argument(emitter));
@@ -274,7 +274,7 @@ static void put_run_text(struct ul_emitter *emitter)
         " * thread-safe for each arena. */\n"
         "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n%s%s",
-        emitter->needs_library
+        emitter->library != NULL
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
@@ -333,37 +333,29 @@ static void put_rom(struct ul_emitter *emitter)
                                ".section .note.GNU-stack,\"\",%progbits\n#endif\n");
 }
 
-/* Of the runtime's sources, those that are compiled for the processor as model.c is. */
-static const char *native_sources(const struct ul_emitter *emitter)
-{
-    bool winograd = ul_emit_has_winograd(emitter), nbits = ul_emit_has_nbits(emitter);
-    bool posts = winograd || nbits || ul_emit_has_tails(emitter);
-    return ul_arena_printf(emitter->arena, "%s%s%s", nbits ? " ul_nbits.c" : "",
-                           posts ? " ul_posts.c" : "", winograd ? " ul_winograd.c" : "");
-}
-
 static struct ul_emit_build build(const struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
-    bool calls = emitter->needs_library;
+    const struct ul_target_library *library = emitter->library;
+    const char *native = ul_emit_library_files(emitter, true);
     return (struct ul_emit_build){
         .behind_archive = "",
         .behind_archive_cmake = "",
-        .native = ul_arena_printf(emitter->arena, "%s.c%s", ul_emit_stem(emitter),
-                                  native_sources(emitter)),
-        .plain = calls ? "library.c ul_dnnl.c" : "library.c",
+        .native = ul_arena_printf(emitter->arena, "%s.c%s", ul_emit_stem(emitter), native),
+        .plain =
+            ul_arena_printf(emitter->arena, "library.c%s", ul_emit_library_files(emitter, false)),
         .assembly = emitter->program->options.weights_rom ? "rom.S"
                     : ul_emit_has_weights_inside(emitter) ? "weights.S"
                                                           : "",
         .devices = "",
-        .own = native_sources(emitter),
+        .own = native,
         .flags = "-fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=off -fno-math-errno "
                  "-fno-trapping-math",
-        .cflags = calls ? options->onednn_cflags : "",
-        .libraries =
-            calls ? ul_arena_printf(emitter->arena, "%s -ldnnl -fopenmp -lm", options->onednn_libs)
-                  : " -lm",
-        .has_threads = emitter->program->options.thread_count > 1 || calls};
+        .cflags = library != NULL ? options->onednn_cflags : "",
+        .libraries = library != NULL ? ul_arena_printf(emitter->arena, "%s%s -lm",
+                                                       options->onednn_libs, library->links)
+                                     : " -lm",
+        .has_threads = emitter->program->options.thread_count > 1 || library != NULL};
 }
 
 void ul_emit_c_put_fuse(struct ul_text *text, const char *objects)
@@ -477,23 +469,8 @@ static void put_runner(struct ul_emitter *emitter)
 {
     static const char library[] = "library"; /* of struct ul_model, and what it points to */
     ul_text_put(emitter->text, "    .isa = UL_ISA_COMPILED,\n");
-    if (emitter->needs_library)
+    if (emitter->library != NULL)
         ul_text_printf(emitter->text, "    .%s = &%s,\n", library, library);
-}
-
-/* What a call of oneDNN's needs, and what its results do before and behind it by ourselves. */
-static bool takes_file(const struct ul_emitter *emitter, const char *name)
-{
-    bool winograd = ul_emit_has_winograd(emitter);
-    if (strncmp(name, "ul_dnnl", 7) == 0)
-        return emitter->needs_library;
-    if (strcmp(name, "ul_winograd.c") == 0)
-        return winograd;
-    if (strcmp(name, "ul_nbits.c") == 0)
-        return ul_emit_has_nbits(emitter);
-    if (strcmp(name, "ul_posts.c") == 0)
-        return winograd || ul_emit_has_nbits(emitter) || ul_emit_has_tails(emitter);
-    return true;
 }
 
 enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *program,
@@ -517,7 +494,6 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_c_put_library,
                                                      .put_runner = put_runner,
-                                                     .takes_file = takes_file,
                                                      .build = build};
     return ul_emit_folder(arena, &language, program, plan, options, directory, diag);
 }

@@ -13,7 +13,7 @@ void ul_emit_c_put_fuse(struct ul_text *text, const char *objects);
 
 /* emit_c_calls.c */
 
-/* What the host hands to oneDNN. */
+/* What the host hands to a library that is set up, where there is one. */
 void ul_emit_c_put_library(struct ul_emitter *emitter);
 void ul_emit_c_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,
                         uint32_t position, uint32_t indent);

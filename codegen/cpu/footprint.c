@@ -9,12 +9,12 @@
  * it stays in the heap that counts. What is counted are the objects' own bytes: the same for one
  * version of the library, instruction set and number of threads, whatever was counted before.
  *
- * Where the C library or the kernel does not count, every call is taken to be a large one. */
+ * Where the C library or the kernel does not count, every call is taken to be a large one. Where
+ * the code that calls run through cannot be counted (reach.c), the profile has a guess. */
 #define _GNU_SOURCE
 #include "codegen/cpu/dnnl_internal.h"
 
-#include "runtime/lib/ul_nbits.h"
-#include "runtime/lib/ul_winograd.h"
+#include "codegen/program/program.h"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -32,7 +32,12 @@
 enum {
     LARGE_BYTES = 1 << 20, /* of a call that could not be counted */
     QUANTUM_BYTES = 1024,  /* results are rounded up: free lists differ by a few bytes */
-    PIECE = 512
+    PIECE = 512,
+    GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
+    NARROW_GRADIENT_CODE = 384 << 10, /* the same where vectors are of 256 bits or fewer */
+    HALF_GRADIENT_CODE = 256 << 10,   /* more of it where some of what is multiplied has 16 bits */
+    STANDARD_CODE = 32 << 10, /* of the C++ library, less what set-up alone touches of others */
+    SMALL_RUNTIME = 400 << 10 /* what the loader relocates of the library, and an engine */
 };
 
 /* ---- what is there now ---- */
@@ -159,11 +164,77 @@ static uint64_t count_call(struct ul_dnnl *dnnl, const struct ul_call *call)
 
 uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call)
 {
-    if (ul_call_is_own(call))
-        return 0;
     struct ul_dnnl_known *known = ul_dnnl_know(dnnl, call);
     if (known->kept_bytes == 0)
         known->kept_bytes = count_call(dnnl, call);
     UL_ASSERT(known->kept_bytes > 0);
     return known->kept_bytes;
+}
+
+/* ---- what the library takes for itself ---- */
+
+/* Convolutions and means of bytes run through less of the library's code. */
+static bool has_float_windows(const struct ul_library_use *use)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < use->count; i++)
+        found =
+            found || (use->calls[i]->kind < UL_CALL_MATMUL && !ul_call_is_integer(use->calls[i]));
+    return found;
+}
+
+static bool has_gradients(const struct ul_library_use *use)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < use->count; i++)
+        found = found || use->calls[i]->kind == UL_CALL_WEIGHT_GRADIENT;
+    return found;
+}
+
+static bool has_halves(const struct ul_library_use *use)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < use->count; i++)
+        found = found || use->calls[i]->src.type == UL_CALL_F16 ||
+                use->calls[i]->src.type == UL_CALL_BF16;
+    return found;
+}
+
+/* Vectors are of 256 bits, or fewer. */
+static bool is_narrow(const struct ul_dnnl *dnnl)
+{
+    return strncmp(dnnl->isa, "avx512", 6) != 0;
+}
+
+/* Code of the library that training runs through, beside what inference does. */
+static uint64_t gradient_code_bytes(const struct ul_dnnl *dnnl, const struct ul_library_use *use)
+{
+    uint64_t bytes = 0;
+    if (has_gradients(use))
+        bytes += is_narrow(dnnl) ? NARROW_GRADIENT_CODE : GRADIENT_CODE;
+    if (use->options->training != NULL && has_halves(use))
+        bytes += HALF_GRADIENT_CODE;
+    return bytes;
+}
+
+uint64_t ul_dnnl_code_bytes(void *dnnl, const struct ul_library_use *use)
+{
+    const struct ul_profile_process *process = ul_profile_process(use->options->profile);
+    uint64_t reached = ul_dnnl_reached_bytes(dnnl, use->calls, use->count);
+    if (reached > 0)
+        return reached + STANDARD_CODE;
+    return process->calls.code_bytes +
+           (has_float_windows(use) ? process->calls.windows_code_bytes : 0) +
+           gradient_code_bytes(dnnl, use);
+}
+
+/* The heap is larger with tiles of matrices in registers, and where convolutions are trained with
+ * vectors of 512 bits. */
+uint64_t ul_dnnl_runtime_bytes(void *context, const struct ul_library_use *use)
+{
+    const struct ul_dnnl *dnnl = context;
+    bool has_tiles = strcmp(dnnl->isa, "avx512_core_amx") == 0;
+    return has_tiles || (has_gradients(use) && !is_narrow(dnnl))
+               ? ul_profile_process(use->options->profile)->calls.runtime_bytes
+               : SMALL_RUNTIME;
 }

@@ -81,6 +81,9 @@
 /* What algorithms keep beside their sums: tables and counters. */
 #define TABLE_BYTES ((uint64_t)64 << 10)
 
+#define CUBLASLT "cublaslt"
+#define CUDNN "cudnn"
+
 /* Tests build a compiler that hands over all that the libraries take. */
 #ifndef UL_CUDA_CALLS_ALL
 #define UL_CUDA_CALLS_ALL 0
@@ -101,7 +104,6 @@ enum {
 };
 
 struct context {
-    struct ul_target_library library;
     const struct ul_program_options *options;
 };
 
@@ -597,11 +599,10 @@ static void make_rows_long(struct ul_call *call)
     UL_ASSERT(call->dst.dims[0] < call->dst.dims[1]);
 }
 
-static bool answer(void *data, struct ul_group_call *group, bool pack)
+/* Completes the call for the library of that name, where it is that one's. */
+static bool answer_by(const struct context *context, const char *name, struct ul_group_call *group)
 {
-    const struct context *context = data;
     struct ul_call *call = &group->call;
-    (void)pack; /* weights lie as the graph has them */
     call->tail_count = 0;
     if (call->bias.rank > 0 && call->bias.type != call->dst.type)
         return false;
@@ -610,10 +611,11 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     if (call->kind == UL_CALL_WEIGHT_GRADIENT && is_pointwise(call, &call->dst))
         make_gradient_product(group);
     make_rows_long(call);
-    if (!supports(context, group))
+    const char *taker = call->kind == UL_CALL_MATMUL ? CUBLASLT : CUDNN;
+    if (strcmp(taker, name) != 0 || !supports(context, group))
         return false;
     UL_ASSERT(call->implementation == NULL);
-    call->implementation = call->kind == UL_CALL_MATMUL ? "cublaslt" : "cudnn";
+    call->implementation = name;
     call->align_bytes = align_of(context, group);
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
     /* A gradient of attention raises no plan, and no engine does with less. */
@@ -623,6 +625,19 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
                                   is_gradient ? context->options->workspace_free_bytes
                                               : context->options->workspace_bytes);
     return !is_gradient || call->scratch_bytes >= wanted_bytes;
+}
+
+/* Weights lie as the graph has them. */
+static bool answer_cublaslt(void *context, struct ul_group_call *group, bool pack)
+{
+    (void)pack;
+    return answer_by(context, CUBLASLT, group);
+}
+
+static bool answer_cudnn(void *context, struct ul_group_call *group, bool pack)
+{
+    (void)pack;
+    return answer_by(context, CUDNN, group);
 }
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
@@ -712,34 +727,76 @@ static bool is_worth(void *data, const struct ul_group_call *group, uint64_t pas
     return operations / theirs + pass_ns < times * operations / ours;
 }
 
-static void close_context(void *context)
-{
-    (void)context; /* all of it lies in the arena */
-}
+/* ---- the rows ---- */
 
-enum ul_status ul_cuda_open_library(struct ul_arena *arena,
-                                    const struct ul_program_options *options,
-                                    const struct ul_target_library **library, struct ul_diag *diag)
+static enum ul_status open(struct ul_arena *arena, const struct ul_program_options *options,
+                           struct ul_target_library *library, struct ul_diag *diag)
 {
     struct context *context = UL_NEW(arena, struct context);
     (void)diag;
     context->options = ul_arena_copy(arena, options, sizeof *options);
-    context->library = (struct ul_target_library){.name = "CUDA libraries",
-                                                  .adds_from_afar = true,
-                                                  .accumulates = true,
-                                                  .max_sums_bytes = TABLE_BYTES / 2,
-                                                  .has_slopes = true,
-                                                  .runs_always = true,
-                                                  .chosen_at_start = true,
-                                                  .context = context,
-                                                  .answer = answer,
-                                                  .is_worth = is_worth,
-                                                  .leaner = leaner,
-                                                  .spread = spread,
-                                                  .most = most,
-                                                  .trained = trained,
-                                                  .close = close_context};
-    *library = &context->library;
-    UL_ASSERT(context->library.answer != NULL);
+    library->context = context;
     return UL_OK;
 }
+
+/* A program may find none, unless it needs one. */
+static enum ul_status open_cudnn(struct ul_arena *arena, const struct ul_program_options *options,
+                                 struct ul_target_library *library, struct ul_diag *diag)
+{
+    library->table = options->needs_cudnn ? "ul_cudnn" : "ul_cudnn_if_there";
+    return open(arena, options, library, diag);
+}
+
+static uint64_t cublaslt_bytes(void *data)
+{
+    const struct context *context = data;
+    return ul_profile_device(context->options->profile).cublaslt_bytes;
+}
+
+static uint64_t cudnn_bytes(void *data)
+{
+    const struct context *context = data;
+    return ul_profile_device(context->options->profile).cudnn_bytes;
+}
+
+static const struct ul_library_file cublas_files[] = {{.name = "ul_cuda_library.cu"},
+                                                      {.name = "ul_cuda_library_choices.cu"},
+                                                      {.name = "ul_cublas.cu"},
+                                                      {.name = NULL}};
+static const struct ul_library_file cudnn_files[] = {
+    {.name = "ul_cuda_library.cu"}, {.name = "ul_cuda_library_choices.cu"}, {.name = "ul_cudnn.cu"},
+    {.name = "ul_cudnn_graph.cu"},  {.name = "ul_cudnn_plan.cu"},           {.name = NULL}};
+
+const struct ul_target_library ul_cublaslt_library = {.name = "cuBLASLt",
+                                                      .adds_from_afar = true,
+                                                      .accumulates = true,
+                                                      .max_sums_bytes = TABLE_BYTES / 2,
+                                                      .has_slopes = true,
+                                                      .runs_always = true,
+                                                      .chosen_at_start = true,
+                                                      .symbol = "ul_cublas",
+                                                      .table = "ul_cublas",
+                                                      .files = cublas_files,
+                                                      .open = open,
+                                                      .answer = answer_cublaslt,
+                                                      .is_worth = is_worth,
+                                                      .leaner = leaner,
+                                                      .spread = spread,
+                                                      .most = most,
+                                                      .trained = trained,
+                                                      .device_bytes = cublaslt_bytes};
+
+const struct ul_target_library ul_cudnn_library = {.name = "cuDNN",
+                                                   .adds_from_afar = true,
+                                                   .accumulates = true,
+                                                   .runs_always = true,
+                                                   .chosen_at_start = true,
+                                                   .symbol = "ul_cudnn",
+                                                   .files = cudnn_files,
+                                                   .open = open_cudnn,
+                                                   .answer = answer_cudnn,
+                                                   .leaner = leaner,
+                                                   .spread = spread,
+                                                   .most = most,
+                                                   .trained = trained,
+                                                   .device_bytes = cudnn_bytes};

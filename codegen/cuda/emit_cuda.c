@@ -577,18 +577,6 @@ static void put_runner(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "    .device = &device,\n");
 }
 
-static bool takes_file(const struct ul_emitter *emitter, const char *name)
-{
-    const struct ul_program *program = emitter->program;
-    if (strncmp(name, "ul_cublas", 9) == 0)
-        return ul_emit_cuda_uses_library(program, false);
-    if (strncmp(name, "ul_cudnn", 8) == 0)
-        return ul_emit_cuda_uses_library(program, true);
-    if (strncmp(name, "ul_cuda_library", 15) == 0)
-        return program->call_count > 0;
-    return true;
-}
-
 enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *program,
                             const struct ul_plan *plan, const struct ul_emit_options *options,
                             const char *directory, struct ul_diag *diag)
@@ -611,7 +599,6 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_cuda_put_libraries,
                                                      .put_runner = put_runner,
-                                                     .takes_file = takes_file,
                                                      .build = build};
     return ul_emit_folder(arena, &language, program, plan, options, directory, diag);
 }

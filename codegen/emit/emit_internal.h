@@ -4,6 +4,7 @@
 #define UL_EMIT_INTERNAL_H
 
 #include "codegen/emit/emit.h"
+#include "codegen/program/library.h"
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
@@ -76,13 +77,10 @@ struct ul_emit_language {
     void (*put_branch)(struct ul_emitter *emitter, uint32_t region, uint32_t position);
     /* The address of a buffer of the caller's, as unsigned char *. */
     void (*put_buffer)(struct ul_emitter *emitter, struct ul_emit_place place);
-    /* Behind the table of calls, where there are any: the libraries that run them. */
+    /* Behind the table of calls, where there are any: the libraries that are set up for them. */
     void (*put_libraries)(struct ul_emitter *emitter);
     /* Of the constant description, what runs the program: fields of struct ul_model. */
     void (*put_runner)(struct ul_emitter *emitter);
-    /* Whether the program is made of this source of the runtime, which is in one of the target's
-     * rooms; headers come as they are included. */
-    bool (*takes_file)(const struct ul_emitter *emitter, const char *name);
     struct ul_emit_build (*build)(const struct ul_emitter *emitter);
 };
 
@@ -119,12 +117,13 @@ struct ul_emitter {
     uint32_t joint_count, joint_capacity;
     struct ul_emit_transfer *transfers; /* per position, of those that are one */
     uint32_t transfer_count;
-    uint32_t *call_numbers;       /* per call of the program: its place in the table, or UL_NONE */
-    uint32_t call_count;          /* that the plan runs */
-    bool needs_library;           /* some of them are not the runtime's own */
-    bool *runs_kernel;            /* per kernel of the program: the plan does */
-    uint32_t weight_count;        /* scratch of counting */
-    const struct ul_pack **packs; /* distinct layouts of weights */
+    uint32_t *call_numbers; /* per call of the program: its place in the table, or UL_NONE */
+    uint32_t call_count;    /* that the plan runs */
+    const struct ul_target_library *library; /* of those that the runtime does not compute itself;
+                                                NULL: it computes all */
+    bool *runs_kernel;                       /* per kernel of the program: the plan does */
+    uint32_t weight_count;                   /* scratch of counting */
+    const struct ul_pack **packs;            /* distinct layouts of weights */
     uint32_t pack_count, pack_capacity;
     /* of the weights, set by ul_emit_weights */
     uint64_t payload_bytes;
@@ -200,15 +199,21 @@ const char *ul_emit_transfer_name(const struct ul_emitter *emitter, uint32_t pos
 void ul_emit_find_functions(struct ul_emitter *emitter);
 /* The number in the table of the call that a step is, as the plan runs it. */
 uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step);
-/* Whether the plan runs any convolution by Winograd's method. */
-bool ul_emit_has_winograd(const struct ul_emitter *emitter);
-/* Whether the plan runs any product of weights of a few bits by the runtime's own. */
-bool ul_emit_has_nbits(const struct ul_emitter *emitter);
 void ul_emit_calls(struct ul_emitter *emitter);
 /* Some call has post-operations that are not the library's. */
 bool ul_emit_has_tails(const struct ul_emitter *emitter);
 /* Some of their scales are weights. */
 bool ul_emit_has_scales(const struct ul_emitter *emitter);
+/* Some call is the library's. */
+bool ul_emit_uses(const struct ul_emitter *emitter, const struct ul_target_library *library);
+/* The function that packs weights as calls want them. */
+const char *ul_emit_packer(const struct ul_emitter *emitter);
+/* Whether the program is made of this source of the runtime, which is in one of the target's rooms:
+ * it belongs to no library, or a call wants it. Headers come as they are included. */
+bool ul_emit_takes_file(const struct ul_emitter *emitter, const char *name);
+/* Sources that belong to libraries and that calls want, with a blank in front of each: those that
+ * are compiled for the processor, or the others. */
+const char *ul_emit_library_files(const struct ul_emitter *emitter, bool native);
 /* Some arguments of a step that is a call, as an array `args`; and its scratch, or NULL. */
 void ul_emit_call_args(struct ul_emitter *emitter, const struct ul_program_step *step,
                        uint32_t count, uint32_t position);
