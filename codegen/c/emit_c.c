@@ -135,26 +135,6 @@ static const char *offload_argument(const struct ul_emitter *emitter)
     return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
 }
 
-/* The functions by which a root runs. */
-static void put_run(struct ul_emitter *emitter)
-{
-    const char *prefix = ul_emit_root_prefix(emitter), *model = ul_emit_root_model(emitter);
-    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
-    ul_text_printf(emitter->text,
-                   "int %s_run(void *arena, const void *const *from, void *const *to,\n"
-                   "    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_run_entry(&%s, %u, arena, 0, from, to, NULL, NULL, "
-                   "failure);\n}\n\n",
-                   prefix, model, ul_emit_root_entry(emitter, UL_PROGRAM_RUN));
-    if (emitter->program->entries[set_up].input_count > 0)
-        ul_text_printf(emitter->text,
-                       "int %s_set_up(void *arena, const void *const *from, "
-                       "struct ul_failure *failure)\n{\n"
-                       "    return (int)ul_run_entry(&%s, %u, arena, 0, from, NULL, NULL, NULL, "
-                       "failure);\n}\n\n",
-                       prefix, model, set_up);
-}
-
 /* The functions that model.h declares. */
 static void put_functions(struct ul_emitter *emitter)
 {
@@ -167,10 +147,10 @@ static void put_functions(struct ul_emitter *emitter)
                    "failure);\n}\n\n",
                    prefix, offload_argument(emitter), model,
                    emitter->transfer_count > 0 ? "offload" : "NULL");
-    ul_emit_each_root(emitter, put_run);
+    ul_emit_each_root(emitter, ul_emit_root_functions);
     ul_text_printf(text, "void %s_done(void *arena)\n{\n    ul_run_done(&%s, arena);\n}\n", prefix,
                    model);
-    ul_emit_training_functions(emitter, "void *arena");
+    ul_emit_training_functions(emitter);
 }
 
 static void put_body(struct ul_emitter *emitter)
@@ -278,8 +258,7 @@ static void put_run_text(struct ul_emitter *emitter)
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
-        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter, "void *arena"),
-        ul_emit_training_text(emitter, "void *arena"));
+        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter), ul_emit_training_text(emitter));
 }
 
 static void put_model_h(struct ul_emitter *emitter)
@@ -351,9 +330,9 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
         .own = native,
         .flags = "-fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=off -fno-math-errno "
                  "-fno-trapping-math",
-        .cflags = library != NULL ? options->onednn_cflags : "",
+        .cflags = library != NULL ? options->library_cflags : "",
         .libraries = library != NULL ? ul_arena_printf(emitter->arena, "%s%s -lm",
-                                                       options->onednn_libs, library->links)
+                                                       options->library_links, library->links)
                                      : " -lm",
         .has_threads = emitter->program->options.thread_count > 1 || library != NULL};
 }
@@ -465,6 +444,12 @@ static void put_makefile(struct ul_emitter *emitter)
 
 /* ---- What the emitter asks ---- */
 
+static void put_entry(struct ul_emitter *emitter, const char *model, uint32_t entry, const char *to)
+{
+    ul_text_printf(emitter->text, "ul_run_entry(&%s, %u, arena, 0, from, %s, NULL, NULL, failure)",
+                   model, entry, to);
+}
+
 static void put_runner(struct ul_emitter *emitter)
 {
     static const char library[] = "library"; /* of struct ul_model, and what it points to */
@@ -494,6 +479,8 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_c_put_library,
                                                      .put_runner = put_runner,
+                                                     .handle = "void *arena",
+                                                     .put_entry = put_entry,
                                                      .build = build};
     return ul_emit_folder(arena, &language, program, plan, options, directory, diag);
 }

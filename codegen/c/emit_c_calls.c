@@ -28,8 +28,8 @@ void ul_emit_c_put_library(struct ul_emitter *emitter)
         ul_emit_place(emitter, ul_program_library(program, emitter->library)->state_place, 0)
             .offset_bytes,
         emitter->options->start_bytes, emitter->options->making_bytes, emitter->call_count,
-        ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "",
-        ul_emit_has_scales(emitter) ? "    .init_scaled = ul_library_init_scaled,\n" : "");
+        emitter->has_tails ? "    .posts = ul_posts_run,\n" : "",
+        emitter->has_scales ? "    .init_scaled = ul_library_init_scaled,\n" : "");
 }
 
 static bool same_place(const struct ul_emitter *emitter, const struct ul_program_address *a,

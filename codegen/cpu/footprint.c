@@ -173,31 +173,22 @@ uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call)
 
 /* ---- what the library takes for itself ---- */
 
-/* Convolutions and means of bytes run through less of the library's code. */
-static bool has_float_windows(const struct ul_library_use *use)
-{
-    bool found = false;
-    for (uint32_t i = 0; i < use->count; i++)
-        found =
-            found || (use->calls[i]->kind < UL_CALL_MATMUL && !ul_call_is_integer(use->calls[i]));
-    return found;
-}
+/* What calls are there. Convolutions and means of bytes run through less of the library's code. */
+struct kinds {
+    bool float_windows, gradients, halves;
+};
 
-static bool has_gradients(const struct ul_library_use *use)
+static struct kinds find_kinds(const struct ul_library_use *use)
 {
-    bool found = false;
-    for (uint32_t i = 0; i < use->count; i++)
-        found = found || use->calls[i]->kind == UL_CALL_WEIGHT_GRADIENT;
-    return found;
-}
-
-static bool has_halves(const struct ul_library_use *use)
-{
-    bool found = false;
-    for (uint32_t i = 0; i < use->count; i++)
-        found = found || use->calls[i]->src.type == UL_CALL_F16 ||
-                use->calls[i]->src.type == UL_CALL_BF16;
-    return found;
+    struct kinds kinds = {.gradients = false};
+    for (uint32_t i = 0; i < use->count; i++) {
+        const struct ul_call *call = use->calls[i];
+        enum ul_call_type type = call->src.type;
+        kinds.float_windows |= call->kind < UL_CALL_MATMUL && !ul_call_is_integer(call);
+        kinds.gradients |= call->kind == UL_CALL_WEIGHT_GRADIENT;
+        kinds.halves |= type == UL_CALL_F16 || type == UL_CALL_BF16;
+    }
+    return kinds;
 }
 
 /* Vectors are of 256 bits, or fewer. */
@@ -206,26 +197,18 @@ static bool is_narrow(const struct ul_dnnl *dnnl)
     return strncmp(dnnl->isa, "avx512", 6) != 0;
 }
 
-/* Code of the library that training runs through, beside what inference does. */
-static uint64_t gradient_code_bytes(const struct ul_dnnl *dnnl, const struct ul_library_use *use)
-{
-    uint64_t bytes = 0;
-    if (has_gradients(use))
-        bytes += is_narrow(dnnl) ? NARROW_GRADIENT_CODE : GRADIENT_CODE;
-    if (use->options->training != NULL && has_halves(use))
-        bytes += HALF_GRADIENT_CODE;
-    return bytes;
-}
-
 uint64_t ul_dnnl_code_bytes(void *dnnl, const struct ul_library_use *use)
 {
     const struct ul_profile_process *process = ul_profile_process(use->options->profile);
+    const struct kinds kinds = find_kinds(use);
     uint64_t reached = ul_dnnl_reached_bytes(dnnl, use->calls, use->count);
+    uint64_t gradient_code = is_narrow(dnnl) ? NARROW_GRADIENT_CODE : GRADIENT_CODE;
     if (reached > 0)
         return reached + STANDARD_CODE;
     return process->calls.code_bytes +
-           (has_float_windows(use) ? process->calls.windows_code_bytes : 0) +
-           gradient_code_bytes(dnnl, use);
+           (kinds.float_windows ? process->calls.windows_code_bytes : 0) +
+           (kinds.gradients ? gradient_code : 0) +
+           (use->options->training != NULL && kinds.halves ? HALF_GRADIENT_CODE : 0);
 }
 
 /* The heap is larger with tiles of matrices in registers, and where convolutions are trained with
@@ -234,7 +217,7 @@ uint64_t ul_dnnl_runtime_bytes(void *context, const struct ul_library_use *use)
 {
     const struct ul_dnnl *dnnl = context;
     bool has_tiles = strcmp(dnnl->isa, "avx512_core_amx") == 0;
-    return has_tiles || (has_gradients(use) && !is_narrow(dnnl))
+    return has_tiles || (find_kinds(use).gradients && !is_narrow(dnnl))
                ? ul_profile_process(use->options->profile)->calls.runtime_bytes
                : SMALL_RUNTIME;
 }

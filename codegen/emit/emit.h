@@ -19,7 +19,7 @@ struct ul_emit_options {
     const char *cflags;
     const char *march; /* "native", or NULL: none */
     /* Where the target's library is: "" or " -I...", "" or " -L..." */
-    const char *onednn_cflags, *onednn_libs;
+    const char *library_cflags, *library_links;
     bool weights_beside; /* in PROGRAM.weights, not appended to the program */
 };
 

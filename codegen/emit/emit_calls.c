@@ -317,62 +317,24 @@ static void put_packs(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "};\n");
 }
 
-/* Calls that the plan runs go by one after the other: *at begins as 0. NULL behind the last. */
-static const struct ul_program_call *next_call(const struct ul_emitter *emitter, uint32_t *at)
-{
-    while (*at < emitter->program->call_count && emitter->call_numbers[*at] == UL_NONE)
-        ++*at;
-    return *at < emitter->program->call_count ? &emitter->program->calls[(*at)++] : NULL;
-}
-
-bool ul_emit_has_tails(const struct ul_emitter *emitter)
-{
-    const struct ul_program_call *call;
-    bool found = false;
-    for (uint32_t at = 0; (call = next_call(emitter, &at)) != NULL;)
-        found = found || call->call->tail_count > 0;
-    return found;
-}
-
-bool ul_emit_has_scales(const struct ul_emitter *emitter)
-{
-    const struct ul_program_call *call;
-    bool found = false;
-    for (uint32_t at = 0; (call = next_call(emitter, &at)) != NULL;)
-        found = found || call->call->scale_count > 0;
-    return found;
-}
-
 /* ---- libraries ---- */
 
-bool ul_emit_uses(const struct ul_emitter *emitter, const struct ul_target_library *library)
-{
-    const struct ul_program_call *call;
-    bool found = false;
-    for (uint32_t at = 0; (call = next_call(emitter, &at)) != NULL;)
-        found = found || call->library == library;
-    return found;
-}
-
-const char *ul_emit_packer(const struct ul_emitter *emitter)
-{
-    const struct ul_program_call *call;
-    const char *packer = "ul_packer_take";
-    for (uint32_t at = 0; (call = next_call(emitter, &at)) != NULL;)
-        packer = call->library->packer != NULL ? call->library->packer : packer;
-    return packer;
-}
-
-/* Whether some call of the file's library wants it. */
+/* Whether some call of the library wants the file; NULL: whether there is any. */
 static bool is_wanted(const struct ul_emitter *emitter, const struct ul_target_library *library,
                       const struct ul_library_file *file)
 {
-    const struct ul_program_call *call;
     bool found = false;
-    for (uint32_t at = 0; (call = next_call(emitter, &at)) != NULL;)
-        found = found || (call->library == library &&
-                          (file->is_wanted == NULL || file->is_wanted(call->call)));
+    for (uint32_t i = 0; i < emitter->program->call_count; i++) {
+        const struct ul_program_call *call = &emitter->program->calls[i];
+        found = found || (emitter->call_numbers[i] != UL_NONE && call->library == library &&
+                          (file == NULL || file->is_wanted == NULL || file->is_wanted(call->call)));
+    }
     return found;
+}
+
+bool ul_emit_uses(const struct ul_emitter *emitter, const struct ul_target_library *library)
+{
+    return is_wanted(emitter, library, NULL);
 }
 
 bool ul_emit_takes_file(const struct ul_emitter *emitter, const char *name)
@@ -436,11 +398,16 @@ void ul_emit_find_functions(struct ul_emitter *emitter)
     emitter->runs_kernel = UL_NEW_ARRAY(emitter->arena, bool, program->kernel_count);
     ul_program_mark_run(program, emitter->plan, emitter->runs_kernel, runs);
     emitter->call_count = 0;
-    emitter->library = NULL;
+    emitter->packer = "ul_packer_take";
     for (uint32_t i = 0; i < program->call_count; i++) {
-        const struct ul_target_library *library = program->calls[i].library;
+        const struct ul_program_call *call = &program->calls[i];
         numbers[i] = runs[i] ? emitter->call_count++ : UL_NONE;
-        emitter->library = runs[i] && !library->is_own ? library : emitter->library;
+        if (!runs[i])
+            continue;
+        emitter->library = call->library->is_own ? emitter->library : call->library;
+        emitter->packer = call->library->packer != NULL ? call->library->packer : emitter->packer;
+        emitter->has_tails = emitter->has_tails || call->call->tail_count > 0;
+        emitter->has_scales = emitter->has_scales || call->call->scale_count > 0;
     }
     emitter->call_numbers = numbers;
 }

@@ -81,6 +81,10 @@ struct ul_emit_language {
     void (*put_libraries)(struct ul_emitter *emitter);
     /* Of the constant description, what runs the program: fields of struct ul_model. */
     void (*put_runner)(struct ul_emitter *emitter);
+    const char *handle; /* what functions of a model take first, as C declares it */
+    /* The call that runs an entry of a model with inputs `from`, and outputs `to` or NULL. */
+    void (*put_entry)(struct ul_emitter *emitter, const char *model, uint32_t entry,
+                      const char *to);
     struct ul_emit_build (*build)(const struct ul_emitter *emitter);
 };
 
@@ -121,9 +125,12 @@ struct ul_emitter {
     uint32_t call_count;    /* that the plan runs */
     const struct ul_target_library *library; /* of those that the runtime does not compute itself;
                                                 NULL: it computes all */
-    bool *runs_kernel;                       /* per kernel of the program: the plan does */
-    uint32_t weight_count;                   /* scratch of counting */
-    const struct ul_pack **packs;            /* distinct layouts of weights */
+    const char *packer;                      /* the function that packs weights as they want them */
+    bool has_tails;               /* some have post-operations that are not the library's */
+    bool has_scales;              /* some of their scales are weights */
+    bool *runs_kernel;            /* per kernel of the program: the plan does */
+    uint32_t weight_count;        /* scratch of counting */
+    const struct ul_pack **packs; /* distinct layouts of weights */
     uint32_t pack_count, pack_capacity;
     /* of the weights, set by ul_emit_weights */
     uint64_t payload_bytes;
@@ -179,9 +186,10 @@ uint32_t ul_emit_root_entry(const struct ul_emitter *emitter, uint32_t entry);
 const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
 /* model.h up to its functions; ul_emit_header_end is what stands behind them. */
 void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
-/* model.h's declaration of <prefix>_set_up, or nothing where no input is kept; `handle` declares
- * the arena or context. */
-const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle);
+/* model.h's declaration of <prefix>_set_up, or nothing where no input is kept. */
+const char *ul_emit_set_up_text(struct ul_emitter *emitter);
+/* The functions by which a root runs. */
+void ul_emit_root_functions(struct ul_emitter *emitter);
 void ul_emit_main_c(struct ul_emitter *emitter);
 
 /* emit_offload.c */
@@ -200,14 +208,8 @@ void ul_emit_find_functions(struct ul_emitter *emitter);
 /* The number in the table of the call that a step is, as the plan runs it. */
 uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step);
 void ul_emit_calls(struct ul_emitter *emitter);
-/* Some call has post-operations that are not the library's. */
-bool ul_emit_has_tails(const struct ul_emitter *emitter);
-/* Some of their scales are weights. */
-bool ul_emit_has_scales(const struct ul_emitter *emitter);
 /* Some call is the library's. */
 bool ul_emit_uses(const struct ul_emitter *emitter, const struct ul_target_library *library);
-/* The function that packs weights as calls want them. */
-const char *ul_emit_packer(const struct ul_emitter *emitter);
 /* Whether the program is made of this source of the runtime, which is in one of the target's rooms:
  * it belongs to no library, or a call wants it. Headers come as they are included. */
 bool ul_emit_takes_file(const struct ul_emitter *emitter, const char *name);
@@ -224,11 +226,10 @@ uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pa
 
 /* emit_training.c: what a program that trains says of it. */
 void ul_emit_training(struct ul_emitter *emitter);
-/* model.h's declarations of its training, or nothing where it does not train; `handle` declares the
- * arena or context. */
-const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle);
+/* model.h's declarations of its training, or nothing where it does not train. */
+const char *ul_emit_training_text(struct ul_emitter *emitter);
 /* Their definitions, likewise. */
-void ul_emit_training_functions(struct ul_emitter *emitter, const char *handle);
+void ul_emit_training_functions(struct ul_emitter *emitter);
 
 /* emit_library.c: what a library answers, and how callers in any language begin and end. */
 /* The end of model.h, with the declarations of that. */
