@@ -7,7 +7,6 @@
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/cuda/cuda.h"
 #include "codegen/kernel/contract.h"
-#include "codegen/program/own.h"
 #include "runtime/lib/ul_call.h"
 
 #include <string.h>

@@ -105,6 +105,7 @@ enum {
 
 struct context {
     const struct ul_program_options *options;
+    const char *implementation; /* of its calls: the library that they are of */
 };
 
 /* ---- post-operations ---- */
@@ -599,10 +600,11 @@ static void make_rows_long(struct ul_call *call)
     UL_ASSERT(call->dst.dims[0] < call->dst.dims[1]);
 }
 
-/* Completes the call for the library of that name, where it is that one's. */
-static bool answer_by(const struct context *context, const char *name, struct ul_group_call *group)
+static bool answer(void *data, struct ul_group_call *group, bool pack)
 {
+    const struct context *context = data;
     struct ul_call *call = &group->call;
+    (void)pack; /* weights lie as the graph has them */
     call->tail_count = 0;
     if (call->bias.rank > 0 && call->bias.type != call->dst.type)
         return false;
@@ -612,10 +614,10 @@ static bool answer_by(const struct context *context, const char *name, struct ul
         make_gradient_product(group);
     make_rows_long(call);
     const char *taker = call->kind == UL_CALL_MATMUL ? CUBLASLT : CUDNN;
-    if (strcmp(taker, name) != 0 || !supports(context, group))
+    if (strcmp(taker, context->implementation) != 0 || !supports(context, group))
         return false;
     UL_ASSERT(call->implementation == NULL);
-    call->implementation = name;
+    call->implementation = context->implementation;
     call->align_bytes = align_of(context, group);
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
     /* A gradient of attention raises no plan, and no engine does with less. */
@@ -625,19 +627,6 @@ static bool answer_by(const struct context *context, const char *name, struct ul
                                   is_gradient ? context->options->workspace_free_bytes
                                               : context->options->workspace_bytes);
     return !is_gradient || call->scratch_bytes >= wanted_bytes;
-}
-
-/* Weights lie as the graph has them. */
-static bool answer_cublaslt(void *context, struct ul_group_call *group, bool pack)
-{
-    (void)pack;
-    return answer_by(context, CUBLASLT, group);
-}
-
-static bool answer_cudnn(void *context, struct ul_group_call *group, bool pack)
-{
-    (void)pack;
-    return answer_by(context, CUDNN, group);
 }
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
@@ -730,21 +719,30 @@ static bool is_worth(void *data, const struct ul_group_call *group, uint64_t pas
 /* ---- the rows ---- */
 
 static enum ul_status open(struct ul_arena *arena, const struct ul_program_options *options,
-                           struct ul_target_library *library, struct ul_diag *diag)
+                           const char *implementation, struct ul_target_library *library)
 {
     struct context *context = UL_NEW(arena, struct context);
-    (void)diag;
     context->options = ul_arena_copy(arena, options, sizeof *options);
+    context->implementation = implementation;
     library->context = context;
     return UL_OK;
+}
+
+static enum ul_status open_cublaslt(struct ul_arena *arena,
+                                    const struct ul_program_options *options,
+                                    struct ul_target_library *library, struct ul_diag *diag)
+{
+    (void)diag;
+    return open(arena, options, CUBLASLT, library);
 }
 
 /* A program may find none, unless it needs one. */
 static enum ul_status open_cudnn(struct ul_arena *arena, const struct ul_program_options *options,
                                  struct ul_target_library *library, struct ul_diag *diag)
 {
+    (void)diag;
     library->table = options->needs_cudnn ? "ul_cudnn" : "ul_cudnn_if_there";
-    return open(arena, options, library, diag);
+    return open(arena, options, CUDNN, library);
 }
 
 static uint64_t cublaslt_bytes(void *data)
@@ -777,8 +775,8 @@ const struct ul_target_library ul_cublaslt_library = {.name = "cuBLASLt",
                                                       .symbol = "ul_cublas",
                                                       .table = "ul_cublas",
                                                       .files = cublas_files,
-                                                      .open = open,
-                                                      .answer = answer_cublaslt,
+                                                      .open = open_cublaslt,
+                                                      .answer = answer,
                                                       .is_worth = is_worth,
                                                       .leaner = leaner,
                                                       .spread = spread,
@@ -794,7 +792,7 @@ const struct ul_target_library ul_cudnn_library = {.name = "cuDNN",
                                                    .symbol = "ul_cudnn",
                                                    .files = cudnn_files,
                                                    .open = open_cudnn,
-                                                   .answer = answer_cudnn,
+                                                   .answer = answer,
                                                    .leaner = leaner,
                                                    .spread = spread,
                                                    .most = most,

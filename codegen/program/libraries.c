@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The libraries of a target, which a compile opens and closes together. */
-#include "codegen/program/own.h"
+#include "codegen/program/library_internal.h"
 #include "codegen/program/target.h"
 
 enum ul_status ul_own_open(struct ul_arena *arena, const struct ul_program_options *options,
@@ -45,6 +45,9 @@ enum ul_status ul_libraries_open(struct ul_arena *arena, const struct ul_program
         libraries->isa = libraries->isa == NULL ? row->isa : libraries->isa;
         libraries->march = libraries->march == NULL ? row->march : libraries->march;
         libraries->chosen_at_start = libraries->chosen_at_start && row->chosen_at_start;
+        libraries->has_slopes = libraries->has_slopes || row->has_slopes;
+        if (row->max_sums_bytes > libraries->max_sums_bytes)
+            libraries->max_sums_bytes = row->max_sums_bytes;
     }
     *out = libraries;
     return UL_OK;

@@ -122,6 +122,8 @@ struct ul_libraries {
     struct ul_target_library *rows; /* in the order in which they are asked */
     const char *isa, *march;        /* of the first row that has them, or NULL */
     bool chosen_at_start;           /* all are */
+    uint64_t max_sums_bytes;        /* the most of any */
+    bool has_slopes;                /* some have */
 };
 
 /* libraries.c */
@@ -134,6 +136,11 @@ enum ul_status ul_libraries_open(struct ul_arena *arena, const struct ul_program
 bool ul_libraries_reopen(const struct ul_libraries *libraries,
                          const struct ul_program_options *options);
 void ul_libraries_close(const struct ul_libraries *libraries);
+
+/* library_nbits.c, winograd.c: parts of the runtime. A program with calls of them alone links
+ * nothing. */
+extern const struct ul_target_library ul_nbits_library;
+extern const struct ul_target_library ul_winograd_library;
 
 /* calls.c */
 

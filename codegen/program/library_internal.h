@@ -90,6 +90,16 @@ bool ul_describe_conversion(struct ul_describer *describer, const struct ul_node
 /* The arguments that the source's zero point and the scales are, behind all others. */
 void ul_describe_last_args(struct ul_describer *describer);
 
+/* libraries.c: what the runtime's own libraries know of a compile, and its functions of struct
+ * ul_target_library. */
+struct ul_own {
+    struct ul_arena *arena;
+    uint32_t thread_count;
+};
+enum ul_status ul_own_open(struct ul_arena *arena, const struct ul_program_options *options,
+                           struct ul_target_library *library, struct ul_diag *diag) UL_MUST_CHECK;
+bool ul_own_reopen(void *own, const struct ul_program_options *options);
+
 /* library_posts.c: what follows the anchor */
 bool ul_describe_posts(struct ul_describer *describer);
 /* Which post-operations the program does itself, behind the library's. */

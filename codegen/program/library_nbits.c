@@ -16,7 +16,6 @@
  * without a -0, scales of other blocks than along k; transposed convolutions that pass phases
  * leaves. */
 #include "codegen/program/library_internal.h"
-#include "codegen/program/own.h"
 
 #include "ir/geometry.h"
 #include "runtime/lib/ul_nbits.h"

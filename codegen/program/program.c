@@ -57,23 +57,6 @@ static enum ul_status check_no_float(struct ul_builder *builder)
     return UL_OK;
 }
 
-/* Has calls of products form, where a program trains, what kernels behind them would. */
-static void find_more(struct ul_builder *builder)
-{
-    const struct ul_libraries *libraries = builder->options->libraries;
-    uint32_t count = builder->options->training != NULL && libraries != NULL ? libraries->count : 0;
-    uint64_t max_bytes = 0;
-    bool has_slopes = false;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct ul_target_library *library = &libraries->rows[i];
-        max_bytes = library->max_sums_bytes > max_bytes ? library->max_sums_bytes : max_bytes;
-        has_slopes = has_slopes || library->has_slopes;
-    }
-    ul_calls_find_sums(builder->arena, builder->graph, max_bytes, &builder->calls);
-    if (has_slopes)
-        ul_calls_find_slopes(builder->arena, builder->graph, &builder->calls);
-}
-
 /* Has libraries take calls that others have answered. */
 static void choose_others(struct ul_builder *builder)
 {
@@ -89,13 +72,17 @@ static void choose_others(struct ul_builder *builder)
 static enum ul_status build(struct ul_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
+    const struct ul_libraries *libraries = builder->options->libraries;
     builder->escapes = ul_graph_escapes(graph, builder->arena);
     builder->linked = ul_graph_find_linked(graph, builder->arena);
     ul_place_find_kept(builder);
     apply_whole(builder);
-    UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->libraries,
-                           builder->whole, &builder->calls, builder->diag));
-    find_more(builder);
+    UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, libraries, builder->whole,
+                           &builder->calls, builder->diag));
+    bool may = builder->options->training != NULL && libraries != NULL;
+    ul_calls_find_sums(builder->arena, graph, may ? libraries->max_sums_bytes : 0, &builder->calls);
+    if (may && libraries->has_slopes)
+        ul_calls_find_slopes(builder->arena, graph, &builder->calls);
     choose_others(builder);
     for (uint32_t r = 0; r < graph->root_count; r++)
         for (uint32_t i = 0; i < graph->blocks[r].input_count; i++)

@@ -11,7 +11,7 @@
  *
  * Left undone: convolutions that the library has no answer to; 1-d and 3-d ones; tiles of 4x4,
  * whose weights take four times the plain bytes and whose errors are some ten times larger. */
-#include "codegen/program/own.h"
+#include "codegen/program/library_internal.h"
 
 #include "ir/view.h"
 #include "runtime/lib/ul_winograd.h"
