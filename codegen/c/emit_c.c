@@ -3,7 +3,7 @@
  * model.h, main.c, the runtime's files, weights.bin and a Makefile.
  *
  * The calls follow the plan's positions; regions of the problem become loops and branches around
- * them. Addresses are constants, so the text shows where everything lies. */
+ * them. Addresses are constants, so the text shows where everything is. */
 
 #include "codegen/c/emit_c.h"
 #include "codegen/c/c.h"
@@ -129,7 +129,7 @@ static void put_kernels(struct ul_emitter *emitter)
                            emitter->program->kernels[i].name, emitter->program->kernels[i].text);
 }
 
-/* What <prefix>_init takes more, where values are offloaded. */
+/* The additional argument of <prefix>_init where values are offloaded. */
 static const char *offload_argument(const struct ul_emitter *emitter)
 {
     return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
@@ -184,7 +184,7 @@ static void put_model_c(struct ul_emitter *emitter)
 
 /* ---- model.h, main.c, Makefile ---- */
 
-/* What a microcontroller has to keep free for the calls, beside the arena. */
+/* The stack that a microcontroller has to keep free for the calls, besides the arena. */
 static void put_stack(struct ul_emitter *emitter, const char *big)
 {
     uint64_t library_bytes;
@@ -282,14 +282,14 @@ static void put_model_h(struct ul_emitter *emitter)
     ul_emit_header_end(emitter);
 }
 
-/* Of weights that would lie between code and its variables, too far apart for instructions: behind
- * all of it, which a pointer says. */
+/* Weights that would be between code and its variables, too far apart for instructions, go after
+ * all of it, and a pointer leads to them. */
 static const char far_section[] =
     "#if defined(__x86_64__) && defined(__clang__) && __clang_major__ < 17\n"
     "#error \"this assembler has no section for data of this size: take gcc or clang 17\"\n"
     "#elif defined(__x86_64__)\n.section .lrodata,\"al\",%progbits\n"
     "#else\n.section .rodata\n#endif\n";
-/* Weights as read-only data, without passing through C text. */
+/* Makes weights read-only data without passing through C text. */
 static void put_rom(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix;
@@ -337,7 +337,9 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
         .has_threads = emitter->program->options.thread_count > 1 || library != NULL};
 }
 
-void ul_emit_c_put_fuse(struct ul_text *text, const char *objects)
+/* Lines of a Makefile: flags of `objects`, those of the runtime's own calls, beside those of
+ * model.c. */
+static void put_fuse(struct ul_text *text, const char *objects)
 {
     ul_text_printf(
         text,
@@ -362,10 +364,10 @@ static void put_variables(struct ul_emitter *emitter, const struct ul_emit_build
                    emitter->program->options.thread_count > 1 ? " -fopenmp" : "", with->flags,
                    with->libraries, with->own);
     if (with->own[0] != '\0')
-        ul_emit_c_put_fuse(emitter->text, "$(OWN:.c=.o) $(OWN:.c=.pic.o)");
+        put_fuse(emitter->text, "$(OWN:.c=.o) $(OWN:.c=.pic.o)");
 }
 
-/* `make lib`: of one set of objects, which are position-independent. */
+/* `make lib`, from one set of objects, which are position-independent. */
 static void put_library_rules(struct ul_emitter *emitter, const struct ul_emit_build *with)
 {
     const char *prefix = emitter->options->prefix, *stem = ul_emit_stem(emitter);
@@ -442,7 +444,7 @@ static void put_makefile(struct ul_emitter *emitter)
                    alone ? "" : " program program.tmp", prefix, alone ? " install" : "");
 }
 
-/* ---- What the emitter asks ---- */
+/* ---- Hooks of the emitter ---- */
 
 static void put_entry(struct ul_emitter *emitter, const char *model, uint32_t entry, const char *to)
 {
@@ -452,7 +454,7 @@ static void put_entry(struct ul_emitter *emitter, const char *model, uint32_t en
 
 static void put_runner(struct ul_emitter *emitter)
 {
-    static const char library[] = "library"; /* of struct ul_model, and what it points to */
+    static const char library[] = "library"; /* in struct ul_model, and what it points to */
     ul_text_put(emitter->text, "    .isa = UL_ISA_COMPILED,\n");
     if (emitter->library != NULL)
         ul_text_printf(emitter->text, "    .%s = &%s,\n", library, library);

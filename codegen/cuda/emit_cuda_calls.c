@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of a device's libraries in model.c: the libraries as the runtime takes them, and a step
- * that is a call. */
+/* Calls of a device's libraries in model.c: the libraries in the runtime's form, and a step that is
+ * a call. */
 #include "codegen/cuda/emit_cuda.h"
 #include "codegen/program/calls_internal.h"
 
@@ -70,8 +70,8 @@ void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program
                    (int)(4 * indent + 4), "");
 }
 
-/* Puts the first step that has the call in a function of its own, by kernels of ours. False: there
- * is none whose time anybody asks for. */
+/* Makes the first step with the call a function of its own, by kernels of ours. False: there is
+ * none that needs timing. */
 static bool put_own(struct ul_emitter *emitter, uint32_t call)
 {
     const struct ul_program *program = emitter->program;
