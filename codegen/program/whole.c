@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program of a graph before chains of it were split: which step of it a node is of, and how the
- * calls of the split graph come to have the bits of its calls. */
+/* The program of a graph before its chains were split: which step of it a node belongs to, and how
+ * calls of the split graph get the bits of its calls. */
 #include "codegen/program/calls_internal.h"
 
 #include "codegen/kernel/contract.h"
@@ -101,7 +101,7 @@ bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_librar
     const struct ul_call *of = ul_whole_call(whole, graph, node);
     if (of == NULL)
         return false;
-    if (library->chosen_at_start) /* nor does the whole call promise bits */
+    if (library->chosen_at_start) /* nor does the call of the whole promise bits */
         return library->answer(library->context, call, false);
     struct ul_group_call requested = *call;
     if (ul_call_is_winograd(of) && ul_node_is_piece(graph, node)) {

@@ -7,8 +7,8 @@
 
 /* The work of a convolution by Winograd's method; adds to the counts. */
 void ul_winograd_count(const struct ul_call *call, struct ul_work *work);
-/* Gives the calls that gain by it that method as a second way (calls->faster), or as options->conv
- * says, or as the whole has it; `calls` are those chosen. */
+/* Gives the calls that gain by the method a second alternative (calls->faster), or follows
+ * options->conv, or the whole; `calls` are those chosen. */
 void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
                         const struct ul_program_options *options, const struct ul_whole *whole,
                         struct ul_calls *calls);

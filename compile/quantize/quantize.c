@@ -9,7 +9,7 @@
  * undone: sizes are those of the options, so a symbolic batch is a number in the file. */
 #define _XOPEN_SOURCE 700
 #include "compile/compile_internal.h"
-#include "compile/quantize/quantize_internal.h"
+#include "compile/quantize/quantize_graph.h"
 #include "ir/op_names.h"
 
 #include <stdlib.h>

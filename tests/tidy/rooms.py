@@ -18,12 +18,12 @@ ROOMS = {
     "cli": {"profile": ".", ".": "profile"},
     "compile": {
         "options": "",
-        "files": "options",
+        "files": "",
         "pipeline": "files options",
         "search": "pipeline options",
         "trials": ". search pipeline options",
         "quantize": ". pipeline files options",
-        ".": "search pipeline options",
+        ".": "search pipeline files options",
     },
     "passes": {
         "shared": "",
