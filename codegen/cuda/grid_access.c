@@ -103,18 +103,6 @@ bool ul_same_elements(const struct ul_kernel *kernel, uint32_t a, uint32_t b)
 
 /* ---- Owners ---- */
 
-static int64_t divisor_of(int64_t a, int64_t b)
-{
-    a = a < 0 ? -a : a;
-    b = b < 0 ? -b : b;
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The deepest part of an expression; DEPTH_STRIDED also where it is not known. */
 static enum depth depth_of(const struct finder *f, ul_kx id)
 {
@@ -209,7 +197,7 @@ static void sort_terms(const struct finder *f, struct owner *owner)
         if (owner->factors[i] == 0)
             continue;
         if (depth_of(f, owner->terms[i]) == DEPTH_WALKED) {
-            owner->divisor = divisor_of(owner->divisor, owner->factors[i]);
+            owner->divisor = ul_gcd(owner->divisor, owner->factors[i]);
             continue;
         }
         owner->terms[kept] = owner->terms[i];
@@ -248,7 +236,7 @@ static bool same_thread(const struct finder *f, const struct access *a, const st
         memcmp(x->terms, y->terms, x->term_count * sizeof *x->terms) != 0 ||
         memcmp(x->factors, y->factors, x->term_count * sizeof *x->factors) != 0)
         return false;
-    int64_t divisor = divisor_of(x->divisor, y->divisor);
+    int64_t divisor = ul_gcd(x->divisor, y->divisor);
     int64_t apart = x->constant - y->constant;
     if (divisor == 0 && apart == 0)
         return true;

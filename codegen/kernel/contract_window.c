@@ -20,18 +20,6 @@ static int64_t magnitude(int64_t a)
     return a < 0 ? -a : a;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    a = magnitude(a);
-    b = magnitude(b);
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The bound that moves with contraction dimension `n`; false when there is more than one. */
 static bool find_bound(const struct ul_operand *b, uint32_t n, uint32_t *bound)
 {
@@ -86,7 +74,7 @@ static bool set_axis(const struct ul_contraction *c, struct ul_window_axis *axis
     axis->unit = stride;
     for (uint32_t k = 0; k < c->k_count; k++)
         if (axis_by_k[k] == a)
-            axis->unit = gcd(axis->unit, b->at.strides[first_k + k]);
+            axis->unit = ul_gcd(axis->unit, b->at.strides[first_k + k]);
     if (axis->unit == 0)
         return false;
     axis->step = stride / axis->unit;

@@ -231,11 +231,7 @@ static uint64_t bytes_divisor(const struct ul_order_core *c)
         uint64_t rest = i < c->value_count ? c->size_bytes[i]
                         : i % 2 != 0       ? c->working_bytes[(i - c->value_count) / 2]
                                            : c->reuse_bytes[(i - c->value_count) / 2];
-        while (rest != 0) {
-            uint64_t next = divisor % rest;
-            divisor = rest;
-            rest = next;
-        }
+        divisor = ul_size_gcd(divisor, rest);
     }
     return divisor > 0 ? divisor : 1;
 }

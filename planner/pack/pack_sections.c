@@ -34,16 +34,6 @@ static int event_compare(const void *a, const void *b)
     return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static uint64_t unit_choose(const struct ul_pack_problem *problem, bool *exact)
 {
     uint64_t unit = 0;
@@ -51,13 +41,13 @@ static uint64_t unit_choose(const struct ul_pack_problem *problem, bool *exact)
     for (uint32_t b = 0; b < problem->buffer_count; b++) {
         const struct ul_pack_buffer *buffer = &problem->buffers[b];
         total += buffer->size_bytes + buffer->alignment_bytes;
-        unit = common_divisor(unit, buffer->size_bytes);
+        unit = ul_size_gcd(unit, buffer->size_bytes);
         if (buffer->pinned)
-            unit = common_divisor(unit, buffer->offset_bytes);
+            unit = ul_size_gcd(unit, buffer->offset_bytes);
         if (buffer->alignment_bytes > 1)
-            unit = common_divisor(unit, buffer->alignment_bytes);
+            unit = ul_size_gcd(unit, buffer->alignment_bytes);
         for (uint32_t p = problem->slab_first[b]; p < problem->slab_first[b + 1]; p++)
-            unit = common_divisor(unit, problem->slabs[p].upper_bytes);
+            unit = ul_size_gcd(unit, problem->slabs[p].upper_bytes);
     }
     if (unit == 0)
         unit = 1;
