@@ -76,6 +76,7 @@ struct ul_plan_streaming ul_program_streaming(const struct ul_program *program,
     uint32_t *groups = UL_NEW_ARRAY(arena, uint32_t, count);
     uint32_t *joined = UL_NEW_ARRAY(arena, uint32_t, count), group = 0;
     uint64_t launch = (uint64_t)program->options.profile->overhead_ns;
+    const struct ul_plan_resource *second = ul_problem_runner(program->problem, 1);
     ul_program_find_joined(program, plan, NULL, joined);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
@@ -95,5 +96,5 @@ struct ul_plan_streaming ul_program_streaming(const struct ul_program *program,
                                       .costs = costs,
                                       .busy_costs = busy_costs,
                                       .groups = groups,
-                                      .fork_cost = program->problem->join_cost};
+                                      .fork_cost = second->latency_cost};
 }

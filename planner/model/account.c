@@ -70,23 +70,22 @@ void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
 
 /* ---- Cost ---- */
 
-uint64_t ul_account_transfer_cost(const struct ul_problem *problem, uint32_t other, uint32_t value)
+static uint64_t wait_cost(const struct ul_problem *problem, const struct ul_plan_position *awaited)
 {
-    const struct ul_plan_space *space = &problem->spaces[other];
-    uint64_t size_bytes = problem->values[value].size_bytes;
-    uint64_t bytes_cost = space->bandwidth_mb == 0
-                              ? 0
-                              : ul_size_mul_saturating(size_bytes, 1000) / space->bandwidth_mb;
-    return ul_size_add_saturating(space->latency_cost, bytes_cost);
+    const struct ul_plan_resource *runner = ul_problem_runner(problem, awaited->stream);
+    bool joins = awaited->kind == UL_PLAN_RUN && runner != NULL && runner->kind == UL_PLAN_COMPUTE;
+    return joins ? runner->latency_cost : 0;
 }
 
 static uint64_t position_cost(const struct ul_problem *problem, const struct ul_plan *plan,
                               const struct ul_plan_position *position)
 {
     if (position->kind == UL_PLAN_WAIT)
-        return plan->positions[position->awaited].kind == UL_PLAN_RUN ? problem->join_cost : 0;
+        return wait_cost(problem, &plan->positions[position->awaited]);
     if (position->kind == UL_PLAN_SAVE || position->kind == UL_PLAN_LOAD)
-        return ul_account_transfer_cost(problem, position->space, position->value);
+        return ul_resource_cost(
+            ul_problem_engine(problem, position->space, position->kind == UL_PLAN_LOAD),
+            problem->values[position->value].size_bytes);
     return position->kind == UL_PLAN_RUN && position->substep == 0
                ? problem->steps[position->step].alternatives[position->alternative].cost
                : 0;
@@ -138,8 +137,8 @@ struct bound {
 static bool may_be_elsewhere(const struct ul_problem *problem, const struct ul_plan_value *value)
 {
     bool takes = false;
-    for (uint32_t s = 0; s < problem->space_count; s++)
-        takes = takes || problem->spaces[s].transfers;
+    for (uint32_t r = 0; r < problem->resource_count; r++)
+        takes = takes || problem->resources[r].kind == UL_PLAN_ENGINE;
     return takes && value->persistent && ul_value_may_move(value);
 }
 
@@ -149,7 +148,7 @@ static uint64_t room_elsewhere(const struct ul_problem *problem)
     uint64_t room = 0;
     for (uint32_t s = 0; s < problem->space_count; s++) {
         uint64_t capacity = problem->spaces[s].capacity_bytes;
-        if (problem->spaces[s].transfers)
+        if (ul_problem_engine(problem, s, false) != NULL)
             room = ul_size_add_saturating(room, capacity == 0 ? UINT64_MAX : capacity);
     }
     return room;

@@ -131,7 +131,7 @@ static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
              at->space);
     if (at->space == value->space || value->stays || value->span_region != UL_PLAN_NONE)
         FAIL(c, "position %u: value %s may not move so.", p, value_name(c, at->value));
-    if (!c->problem->spaces[at->space].transfers)
+    if (ul_checker_engine(c, at->space, false) == NULL)
         FAIL(c, "position %u: space %u takes no transfers.", p, at->space);
     return UL_OK;
 }

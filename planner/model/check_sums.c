@@ -18,11 +18,24 @@ bool ul_checker_may_leave(const struct ul_checker *c, uint32_t value)
     const struct ul_plan_value *v = &c->problem->values[value];
     if (!v->persistent || v->optional || v->pinned || v->stays || v->span_region != UL_PLAN_NONE)
         return false;
-    for (uint32_t s = 0; s < c->problem->space_count; s++) {
-        if (c->problem->spaces[s].transfers)
+    for (uint32_t r = 0; r < c->problem->resource_count; r++) {
+        if (c->problem->resources[r].kind == UL_PLAN_ENGINE)
             return true;
     }
     return false;
+}
+
+const struct ul_plan_resource *ul_checker_engine(const struct ul_checker *c, uint32_t space,
+                                                 bool loads)
+{
+    const struct ul_plan_resource *rows = c->problem->resources, *first = NULL, *last = NULL;
+    for (uint32_t r = c->problem->resource_count; r-- > 0;) {
+        if (rows[r].kind != UL_PLAN_ENGINE || rows[r].space != space)
+            continue;
+        first = &rows[r];
+        last = last == NULL ? first : last;
+    }
+    return loads ? last : first;
 }
 
 uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region)
@@ -221,21 +234,40 @@ static enum ul_status packing_check(const struct ul_checker *c)
 
 /* ---- Costs ---- */
 
-/* What a position takes by itself: a run at its first substep, a transfer by the other space, a
- * wait for a run what that costs. */
+/* A wait for a run takes as long as the row of its stream says, if that computes, or the first
+ * other row that does, if the stream has none. */
+static uint64_t wait_duration(const struct ul_checker *c, const struct ul_plan_position *awaited)
+{
+    uint64_t cost = 0;
+    for (uint32_t r = c->problem->resource_count; awaited->kind == UL_PLAN_RUN && r-- > 1;) {
+        const struct ul_plan_resource *row = &c->problem->resources[r];
+        cost = row->kind == UL_PLAN_COMPUTE ? row->latency_cost : cost;
+    }
+    for (uint32_t r = 1; awaited->kind == UL_PLAN_RUN && r < c->problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &c->problem->resources[r];
+        if (row->kind != UL_PLAN_ENGINE && row->stream == awaited->stream)
+            cost = row->kind == UL_PLAN_COMPUTE ? row->latency_cost : 0;
+    }
+    return cost;
+}
+
+/* What a position takes by itself: a run at its first substep, a transfer by its engine, a wait for
+ * a run what that costs. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
 {
     uint64_t scaled, sum;
     if (at->kind == UL_PLAN_RUN)
         return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
     if (at->kind == UL_PLAN_WAIT)
-        return c->plan->positions[at->awaited].kind == UL_PLAN_RUN ? c->problem->join_cost : 0;
-    const struct ul_plan_space *space = &c->problem->spaces[at->space];
-    if (space->bandwidth_mb == 0)
-        return space->latency_cost;
+        return wait_duration(c, &c->plan->positions[at->awaited]);
+    const struct ul_plan_resource *engine =
+        ul_checker_engine(c, at->space, at->kind == UL_PLAN_LOAD);
+    if (engine->bandwidth_mb == 0)
+        return engine->latency_cost;
     if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))
         scaled = UINT64_MAX;
-    return ul_size_add(scaled / space->bandwidth_mb, space->latency_cost, &sum) ? sum : UINT64_MAX;
+    return ul_size_add(scaled / engine->bandwidth_mb, engine->latency_cost, &sum) ? sum
+                                                                                  : UINT64_MAX;
 }
 
 /* When the last position of stream 0 ends. */
@@ -554,7 +586,7 @@ static uint64_t kept_bytes(const struct ul_checker *c)
     }
     for (uint32_t s = 0; s < c->problem->space_count; s++) {
         uint64_t capacity = c->problem->spaces[s].capacity_bytes;
-        if (c->problem->spaces[s].transfers)
+        if (ul_checker_engine(c, s, false) != NULL)
             leaving -= capacity == 0 || capacity > leaving ? leaving : capacity;
     }
     return leaving;

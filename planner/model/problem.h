@@ -124,14 +124,33 @@ struct ul_plan_region {
 struct ul_plan_space {
     const char *name;
     uint64_t capacity_bytes; /* of space 0 beside the budget, of others instead; 0: unlimited */
-    uint64_t bandwidth_mb;   /* 10^6 bytes that a transfer to or from it moves in a second, where
-                                cost is nanoseconds; 0: the bytes cost nothing */
-    uint64_t latency_cost;   /* of a transfer, beside that of its bytes */
-    bool transfers; /* values whose own space is another may be saved to it, to give their bytes up
-                       until they are loaded back */
-    bool duplex;    /* saves to it and loads from it run beside each other */
-    bool beside;    /* what something else keeps for the plan's steps, not bytes of the plan's: a
-                       budget may be for it too (struct ul_plan_beside) */
+    bool beside; /* what something else keeps for the plan's steps, not bytes of the plan's: a
+                    budget may be for it too (struct ul_plan_beside) */
+};
+
+/* What does one thing after the other, beside other resources. Row 0 runs steps on stream 0.
+ *   compute: runs steps.
+ *   copy:    an engine that moves values to another space, to give their bytes up, and back. The
+ *            first row of a space does the saves, the last one the loads.
+ *   link:    runs steps that move bytes between machines. */
+enum ul_plan_resource_kind { UL_PLAN_COMPUTE, UL_PLAN_ENGINE, UL_PLAN_LINK };
+struct ul_plan_resource {
+    const char *name;
+    enum ul_plan_resource_kind kind;
+    uint32_t stream;       /* of the positions that it runs; above 0, but for row 0 */
+    uint32_t space;        /* of an engine: where values move to */
+    uint64_t bandwidth_mb; /* 10^6 bytes that it moves in a second, where cost is nanoseconds; 0:
+                              the bytes cost nothing */
+    uint64_t latency_cost; /* of all that it does, beside that of bytes; of compute: of a wait */
+};
+
+/* A space that values may leave for, with its engines. */
+struct ul_plan_offload {
+    const char *name;
+    uint64_t capacity_bytes;
+    uint64_t bandwidth_mb;
+    uint64_t latency_cost;
+    bool duplex; /* saves and loads run beside each other */
 };
 
 struct ul_problem {
@@ -140,18 +159,19 @@ struct ul_problem {
     struct ul_plan_step *steps;
     struct ul_plan_region *regions;
     struct ul_plan_space *spaces;
+    struct ul_plan_resource *resources;
     uint32_t value_count, value_capacity;
     uint32_t step_count, step_capacity;
     uint32_t region_count, region_capacity;
     uint32_t space_count, space_capacity;
+    uint32_t resource_count, resource_capacity;
     uint64_t base_cost; /* what overhead refers to, where this problem is a rewriting of another
                            (the other's base cost); 0: every step once, its cheapest alternative */
-    uint64_t join_cost; /* of a wait for a run of another stream */
 };
 
 /* problem.c */
 
-/* An empty problem with the root region 0 and the space 0, named "arena". */
+/* An empty problem with the root region 0, the space 0, named "arena", and the resource 0. */
 struct ul_problem *ul_problem_new(struct ul_arena *arena);
 /* A value with the defaults: no flags, no span, space 0. */
 struct ul_plan_value ul_plan_value_make(const char *name, enum ul_plan_class class,
@@ -165,6 +185,19 @@ uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_k
                                uint32_t parent);
 uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
                               uint64_t capacity_bytes);
+uint32_t ul_problem_add_resource(struct ul_problem *problem,
+                                 const struct ul_plan_resource *resource);
+/* Adds the space, and an engine on stream 1, or one for saves there and one for loads on 2. Returns
+ * the space. */
+uint32_t ul_problem_add_offload(struct ul_problem *problem, const struct ul_plan_offload *offload);
+/* What it takes for so many bytes. */
+uint64_t ul_resource_cost(const struct ul_plan_resource *resource, uint64_t size_bytes);
+/* The engine that saves values to a space, or loads them from there; NULL: none does. */
+const struct ul_plan_resource *ul_problem_engine(const struct ul_problem *problem, uint32_t space,
+                                                 bool loads);
+/* The resource that runs steps on a stream. A stream without a row is like the first one that
+ * computes beside stream 0; NULL: there is none. */
+const struct ul_plan_resource *ul_problem_runner(const struct ul_problem *problem, uint32_t stream);
 /* `step` must also come after `predecessor`, which has the smaller id. */
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
 /* Per value the entry whose steps alone touch it, or 0; what is persistent is of no entry. */

@@ -42,8 +42,6 @@ struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul
 /* The cost of the plan's positions, and what it is compared with. */
 void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem,
                      struct ul_plan *plan);
-/* What a transfer of the value to or from the other space costs by itself. */
-uint64_t ul_account_transfer_cost(const struct ul_problem *problem, uint32_t other, uint32_t value);
 /* A bound over all orders, recomputations and packings: what one position needs by itself. */
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
                           uint64_t alignment_bytes);

@@ -129,9 +129,11 @@ static struct repeats transfers_bound(const struct ul_problem *problem,
 {
     uint64_t base_cost = ul_solve_base_cost(graph);
     struct repeats found = {.cost = 0};
+    const struct ul_plan_resource *engine =
+        ul_problem_engine(problem, ul_transfer_space(problem), false);
     base_leave(problem, alignment_bytes, graph);
     const struct ul_bound_transfers job = {.graph = graph,
-                                           .space = &problem->spaces[ul_transfer_space(problem)],
+                                           .engine = engine,
                                            .alignment_bytes = alignment_bytes,
                                            .budget_bytes = budget_bytes,
                                            .known_cost = base_cost + limit};

@@ -7,9 +7,9 @@
 
 uint32_t ul_transfer_space(const struct ul_problem *problem)
 {
-    for (uint32_t s = 1; s < problem->space_count; s++) {
-        if (problem->spaces[s].transfers)
-            return s;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        if (problem->resources[r].kind == UL_PLAN_ENGINE)
+            return problem->resources[r].space;
     }
     return UL_PLAN_NONE;
 }

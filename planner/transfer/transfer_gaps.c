@@ -210,8 +210,9 @@ static uint32_t item_add(struct ul_transfer_model *m, uint32_t value, bool is_ho
 static void item_charge(struct ul_transfer_model *m, struct ul_transfer_item *item,
                         const struct ul_transfer_piece *piece, bool saves)
 {
-    uint64_t one = ul_account_transfer_cost(m->problem, m->space, item->value);
-    uint64_t cost = (saves ? one : 0) + (piece->loads ? one : 0);
+    uint64_t bytes = m->problem->values[item->value].size_bytes;
+    uint64_t cost = (saves ? ul_resource_cost(m->engines[false], bytes) : 0) +
+                    (piece->loads ? ul_resource_cost(m->engines[true], bytes) : 0);
     uint32_t from = saves ? piece->save_at : piece->begin;
     uint64_t hidden = m->time[piece->end] - m->time[from];
     item->cost = ul_size_add_saturating(item->cost, cost);
@@ -339,6 +340,8 @@ void ul_transfer_model_make(struct ul_transfer_model *m)
 {
     struct maker k = {.m = m};
     m->count = m->runs->position_count;
+    for (int loads = 0; loads < 2; loads++)
+        m->engines[loads] = ul_problem_engine(m->problem, m->space, loads != 0);
     UL_ASSERT(m->space != UL_PLAN_NONE && m->count > 0);
     sections_make(m);
     boundaries_make(m);
