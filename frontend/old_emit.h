@@ -27,8 +27,8 @@ ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_i
 ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
                             const ul_value_id *inputs, uint32_t output_count);
 /* gradient.c: the node that gives the derivative of y, whose own gradient may be UL_NONE (ones), by
- * the first of `xs`, which are made before it, as ir/ops/training.def has it; and a value of that
- * type that nothing is known of, for operators that a derivative alone is wanted of. */
+ * the first of `xs`, which are made before it, as ir/ops/training/training.def has it; and a value
+ * of that type that nothing is known of, for operators that a derivative alone is wanted of. */
 ul_node_id ul_old_emit_derivative(struct ul_old_node *node, ul_value_id y, ul_value_id gradient,
                                   const ul_value_id *xs, uint32_t x_count, uint32_t more_count);
 ul_value_id ul_old_emit_unknown(struct ul_old_node *node, const struct ul_type *type);

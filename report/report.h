@@ -97,6 +97,7 @@ struct ul_report {
     const struct ul_report_step *steps; /* per problem step */
     const struct ul_report_value *values;     /* per problem value */
     const struct ul_report_variant *variants; /* per variant of a ladder; NULL: there is but one */
+    const uint32_t *model_regions; /* per model of facts.models: the region of its steps */
 };
 
 /* readers.c: who uses what of the plan, found from its positions. */

@@ -990,10 +990,30 @@ static void put_named(struct summary *summary, const char *option, const char *t
                    count == 1 ? "" : ul_arena_printf(arena, " and %" PRIu32 " more", count - 1)));
 }
 
+/* A line for each model of several. */
+static void put_models(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    for (uint32_t i = 0; i < saved->model_count; i++) {
+        const struct ul_saved_model *model = &saved->models[i];
+        const char *own = model->own_weight_bytes == model->weight_bytes
+                              ? ""
+                              : ul_arena_printf(summary->text->arena, " (%s of them its own)",
+                                                exact(summary, model->own_weight_bytes));
+        put_folded(summary,
+                   ul_arena_printf(summary->text->arena,
+                                   "Model %s: at most %s live, %s of weights%s, %.4g ms a run.",
+                                   name_of(summary, model->name), exact(summary, model->peak_bytes),
+                                   exact(summary, model->weight_bytes), own,
+                                   (double)model->cost * 1e-6));
+    }
+}
+
 static void put_notes(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
     struct ul_text training;
+    put_models(summary);
     put_named(summary, "split", "In pieces, FIRST..LAST:AXIS:PIECES");
     put_named(summary, "inside", "Computed by what reads it in the backward pass");
     put_named(summary, "donate", "Overwritten where it lies, OUTPUT=INPUT");
