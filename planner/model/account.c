@@ -91,8 +91,17 @@ static uint64_t position_cost(const struct ul_problem *problem, const struct ul_
                : 0;
 }
 
+/* The stream of the resource that a position needs, or its own. */
+static uint32_t queue_of(const struct ul_problem *problem, const struct ul_plan_position *at)
+{
+    if (at->kind != UL_PLAN_RUN || at->stream != 0)
+        return at->stream;
+    return problem->resources[problem->steps[at->step].alternatives[at->alternative].resource]
+        .stream;
+}
+
 /* Streams run beside each other: each has a clock, and a wait moves that of stream 0 to when what
- * it waits for is done. */
+ * it waits for is done. What stream 0 runs on another resource takes both. */
 struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
                                          const struct ul_plan *plan)
 {
@@ -101,12 +110,14 @@ struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul
         UL_NEW_ARRAY(arena, struct ul_account_span, plan->position_count);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        uint64_t *clock = &clocks[at->stream];
+        uint64_t *clock = &clocks[at->stream], *queue = &clocks[queue_of(problem, at)];
         *clock = *clock > clocks[0] ? *clock : clocks[0];
+        *clock = *clock > *queue ? *clock : *queue;
         spans[p].begin = *clock;
         if (at->kind == UL_PLAN_WAIT && spans[at->awaited].end > *clock)
             *clock = spans[at->awaited].end;
         *clock = ul_size_add_saturating(*clock, position_cost(problem, plan, at));
+        *queue = *clock;
         spans[p].end = *clock;
     }
     return spans;

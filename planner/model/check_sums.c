@@ -277,20 +277,28 @@ static uint64_t finish_of(const struct ul_checker *c)
     uint64_t stream_end[UL_LIMIT_STREAMS] = {0};
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
+        uint32_t queue = at->stream; /* what stream 0 runs elsewhere waits there, too */
+        if (at->kind == UL_PLAN_RUN && at->stream == 0)
+            queue =
+                c->problem
+                    ->resources[c->problem->steps[at->step].alternatives[at->alternative].resource]
+                    .stream;
         uint64_t begin = stream_end[0];
         if (stream_end[at->stream] > begin)
             begin = stream_end[at->stream];
+        if (stream_end[queue] > begin)
+            begin = stream_end[queue];
         if (at->kind == UL_PLAN_WAIT && end[at->awaited] > begin)
             begin = end[at->awaited];
         if (!ul_size_add(begin, duration_of(c, at), &end[p]))
             end[p] = UINT64_MAX;
-        stream_end[at->stream] = end[p];
+        stream_end[at->stream] = stream_end[queue] = end[p];
     }
     return stream_end[0];
 }
 
-/* What is said of a cost under a budget, `steps_cost` being every step once, the fastest way. What
- * a bound has beyond that is the planner's word. */
+/* What is said of a cost under a budget, `steps_cost` being every step once, the fastest way, of
+ * the resource that has most to do. What a bound has beyond that is the planner's word. */
 static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t steps_cost)
 {
     const struct ul_plan *plan = c->plan;
@@ -318,6 +326,25 @@ static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t step
     return UL_OK;
 }
 
+/* What the steps take that one resource alone runs, where that is most. */
+static uint64_t busiest_cost(const struct ul_checker *c)
+{
+    uint64_t *sums = UL_NEW_ARRAY(c->scratch, uint64_t, c->problem->resource_count), most = 0;
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        const struct ul_plan_step *step = &c->problem->steps[s];
+        const struct ul_plan_alternative *first = step->alternatives;
+        uint64_t min = first->cost;
+        for (uint32_t a = 1; a < step->alternative_count; a++) {
+            min = first[a].cost < min ? first[a].cost : min;
+            min = first[a].resource != first->resource ? 0 : min;
+        }
+        sums[first->resource] += min;
+    }
+    for (uint32_t r = 0; r < c->problem->resource_count; r++)
+        most = sums[r] > most ? sums[r] : most;
+    return most;
+}
+
 static enum ul_status cost_check(const struct ul_checker *c)
 {
     uint64_t cost = finish_of(c), base = 0;
@@ -328,7 +355,7 @@ static enum ul_status cost_check(const struct ul_checker *c)
             min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
         base += min;
     }
-    uint64_t steps_cost = base;
+    uint64_t steps_cost = busiest_cost(c);
     if (c->problem->base_cost != 0)
         base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)

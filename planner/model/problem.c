@@ -412,6 +412,10 @@ static enum ul_status step_verify(struct verifier *v)
     }
     for (uint32_t i = 0; i < step->alternative_count; i++, v->way++) {
         const struct ul_plan_alternative *alternative = &step->alternatives[i];
+        if (alternative->resource >= problem->resource_count ||
+            problem->resources[alternative->resource].kind == UL_PLAN_ENGINE)
+            return ul_diag_set(v->diag, UL_INVALID, "step %s: resource %u runs no steps.", name,
+                               alternative->resource);
         if (alternative->substep_count == 0 || alternative->cost > UINT64_MAX >> 24)
             return ul_diag_set(v->diag, UL_INVALID,
                                "step %s: an alternative without parts, or of absurd cost.", name);
@@ -498,6 +502,35 @@ uint32_t ul_step_cheapest(const struct ul_plan_step *step)
             best = i;
     }
     return best;
+}
+
+bool ul_problem_is_asynchronous(const struct ul_problem *problem)
+{
+    for (uint32_t s = 0; s < problem->step_count && problem->resource_count > 1; s++) {
+        for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++) {
+            if (problem->steps[s].alternatives[a].resource != 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A step that has a choice between resources is counted on none. */
+uint64_t ul_problem_cost_bound(const struct ul_problem *problem)
+{
+    uint64_t bound = 0;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        uint64_t sum = 0;
+        for (uint32_t s = 0; s < problem->step_count; s++) {
+            const struct ul_plan_step *step = &problem->steps[s];
+            bool is_only = true;
+            for (uint32_t a = 0; a < step->alternative_count; a++)
+                is_only = is_only && step->alternatives[a].resource == r;
+            sum += is_only ? step->alternatives[ul_step_cheapest(step)].cost : 0;
+        }
+        bound = sum > bound ? sum : bound;
+    }
+    return bound;
 }
 
 uint64_t ul_problem_min_cost(const struct ul_problem *problem)

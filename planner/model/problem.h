@@ -83,6 +83,8 @@ struct ul_plan_alternative {
     const char *name; /* may be NULL */
     const struct ul_plan_substep *substeps;
     uint32_t substep_count;
+    uint32_t resource;    /* that runs it; it may run beside others where that is another than 0 */
+    uint64_t moved_bytes; /* by the resource; what that takes is in the cost */
     uint64_t cost;
     bool other_bits;      /* its results are others in their last bits: it is taken for bytes alone,
                              and costs no less than the cheapest of those without */
@@ -212,8 +214,12 @@ bool ul_alternative_is_cheaper(const struct ul_plan_alternative *first,
                                const struct ul_plan_alternative *second);
 /* The alternative of minimum cost, the first of several, but of other bits where there is one. */
 uint32_t ul_step_cheapest(const struct ul_plan_step *step);
-/* Every step once, each by its cheapest alternative: no plan costs less. */
+/* Every step once, each by its cheapest alternative, one after the other. */
 uint64_t ul_problem_min_cost(const struct ul_problem *problem);
+/* The largest part of that which one resource has to do: no plan costs less. */
+uint64_t ul_problem_cost_bound(const struct ul_problem *problem);
+/* Whether steps may run on another resource than 0. */
+bool ul_problem_is_asynchronous(const struct ul_problem *problem);
 /* Every id, size, alignment and region in range, values written before they are read, sums that
  * do not overflow: UL_INVALID with the name of the step or value otherwise. */
 enum ul_status ul_problem_verify(const struct ul_problem *problem,

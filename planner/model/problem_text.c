@@ -119,8 +119,19 @@ static void put_substep(struct ul_text *text, const struct ul_plan_substep *subs
     ul_text_put(text, "\n");
 }
 
-static void put_step(struct ul_text *text, const struct ul_plan_step *step, uint32_t id)
+/* Where nothing is said of it, a step costs what its resource takes to move the bytes. */
+static uint64_t unsaid_cost(const struct ul_problem *problem,
+                            const struct ul_plan_alternative *alternative)
 {
+    uint32_t r = alternative->resource;
+    return r == 0 || r >= problem->resource_count
+               ? 0
+               : ul_resource_cost(&problem->resources[r], alternative->moved_bytes);
+}
+
+static void put_step(struct ul_text *text, const struct ul_problem *problem, uint32_t id)
+{
+    const struct ul_plan_step *step = &problem->steps[id];
     ul_text_printf(text, "step %u", id);
     put_name(text, step->name);
     put_number(text, "region", step->region, 0);
@@ -130,7 +141,9 @@ static void put_step(struct ul_text *text, const struct ul_plan_step *step, uint
         const struct ul_plan_alternative *alternative = &step->alternatives[a];
         ul_text_put(text, a < step->alternative_count ? "  alternative" : "  spare");
         put_name(text, alternative->name);
-        put_number(text, "cost", alternative->cost, 0);
+        put_number(text, "on", alternative->resource, 0);
+        put_number(text, "moves", alternative->moved_bytes, 0);
+        put_number(text, "cost", alternative->cost, unsaid_cost(problem, alternative));
         put_number(text, "stack", alternative->stack_bytes, 0);
         put_flag(text, "other-bits", alternative->other_bits);
         ul_text_put(text, "\n");
@@ -159,7 +172,7 @@ void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
     for (uint32_t i = 0; i < problem->value_count; i++)
         put_value(text, &problem->values[i], i);
     for (uint32_t i = 0; i < problem->step_count; i++)
-        put_step(text, &problem->steps[i], i);
+        put_step(text, problem, i);
 }
 
 /* ---- Parsing ---- */
@@ -250,6 +263,9 @@ static enum ul_status parse_alternative(struct parser *p, struct ul_plan_alterna
     uint32_t capacity = 0;
     memset(alternative, 0, sizeof *alternative);
     UL_TRY(parse_name(p, &alternative->name));
+    UL_TRY(parse_small(p, "on", &alternative->resource));
+    UL_TRY(parse_number(p, "moves", &alternative->moved_bytes));
+    alternative->cost = unsaid_cost(p->problem, alternative);
     UL_TRY(parse_number(p, "cost", &alternative->cost));
     UL_TRY(parse_number(p, "stack", &alternative->stack_bytes));
     alternative->other_bits = ul_scan_accept_word(&p->scan, "other-bits");

@@ -8,8 +8,10 @@
  * cheapest alternative's time and takes the minimum scratch of all.
  * Where values may move to another space, copies take the place of repeats: bound_transfers.c, by
  * the same graph, in which what is persistent and may move takes nothing.
- * Left undone: problems whose graph may say more bytes than a plan needs (values that several
- * steps write, steps that make several values, regions); there steps alone are counted. */
+ * Where steps run on several resources, no plan takes less than what one of them has to do.
+ * Left undone: repeats of such problems; problems whose graph may say more bytes than a plan needs
+ * (values that several steps write, steps that make several values, regions); there steps alone are
+ * counted. */
 #include "planner/model/optional.h"
 #include "planner/model/problem_graph.h"
 #include "planner/remat/remat.h"
@@ -183,10 +185,11 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
 {
     struct ul_arena scratch;
     UL_ASSERT(budget_bytes > 0);
-    plan->cost_bound = ul_problem_min_cost(problem);
+    const uint64_t steps_cost = ul_problem_cost_bound(problem);
+    plan->cost_bound = steps_cost;
     plan->cost_bound_method = NULL;
     UL_ASSERT(plan->cost_bound <= plan->cost);
-    if (plan->fits && plan->cost > plan->cost_bound) {
+    if (plan->fits && plan->cost > plan->cost_bound && !ul_problem_is_asynchronous(problem)) {
         ul_arena_init(&scratch);
         struct repeats repeats = repeats_bound(&scratch, problem, plan->alignment_bytes,
                                                budget_bytes, plan->cost - plan->cost_bound);
@@ -195,8 +198,7 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
         ul_arena_done(&scratch);
     }
     UL_ASSERT(plan->cost_bound <= plan->cost);
-    UL_ASSERT((plan->cost_bound_method != NULL) ==
-              (plan->cost_bound > ul_problem_min_cost(problem)));
+    UL_ASSERT((plan->cost_bound_method != NULL) == (plan->cost_bound > steps_cost));
     bool is_least = plan->fits && plan->cost == plan->cost_bound;
     plan->optimal = is_least && problem->base_cost == 0;
     if (is_least || !plan->fits)

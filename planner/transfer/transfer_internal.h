@@ -60,6 +60,10 @@ struct ul_transfer_way {
 
 /* transfer_gaps.c */
 
+/* The entry that a position belongs to, or the root. */
+uint32_t ul_transfer_section(const struct ul_problem *problem, const struct ul_plan_position *at);
+/* Whether something else of its own section may stand before position `g`. */
+bool ul_transfer_is_open(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t g);
 void ul_transfer_model_make(struct ul_transfer_model *m);
 
 /* transfer_choose.c */

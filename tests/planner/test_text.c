@@ -112,6 +112,9 @@ static const char everything[] =
     "    substep reads 4 writes 3\n"
     "step 1 after 0\n"
     "  alternative \"nothing\"\n"
+    "    substep\n"
+    "step 2\n"
+    "  alternative on 3 moves 9 cost 4\n"
     "    substep\n";
 
 static void test_every_word_reads_back(void **state)
@@ -137,13 +140,17 @@ static void test_short_words_are_rows(void **state)
 {
     static const char text[] = "problem 1\njoin 3\nspace 0 \"arena\"\n"
                                "space 1 \"host\" bandwidth 5 latency 7 transfers duplex\n"
-                               "space 2 capacity 64 bandwidth 9 transfers\n";
+                               "space 2 capacity 64 bandwidth 9 transfers\n"
+                               "resource 5 link stream 3 bandwidth 10 latency 2\n"
+                               "step 0\n  alternative on 5 moves 1000 cost 100002\n    substep\n";
     static const char rows[] = "problem 1\nspace 0 \"arena\"\nspace 1 \"host\"\n"
                                "space 2 capacity 64\n"
                                "resource 1 compute stream 1 latency 3\n"
                                "resource 2 copy stream 1 space 1 bandwidth 5 latency 7\n"
                                "resource 3 copy stream 2 space 1 bandwidth 5 latency 7\n"
-                               "resource 4 copy stream 1 space 2 bandwidth 9\n";
+                               "resource 4 copy stream 1 space 2 bandwidth 9\n"
+                               "resource 5 link stream 3 bandwidth 10 latency 2\n"
+                               "step 0\n  alternative on 5 moves 1000\n    substep\n";
     struct ul_arena arena;
     struct ul_diag diag;
     (void)state;
@@ -151,6 +158,7 @@ static void test_short_words_are_rows(void **state)
     struct ul_problem *problem = read(&arena, text, sizeof text - 1, &diag);
     assert_string_equal(diag.text, "");
     assert_string_equal(print(&arena, problem).data, rows);
+    assert_int_equal(problem->steps[0].alternatives[0].cost, 100002);
     ul_arena_done(&arena);
 }
 
@@ -196,6 +204,8 @@ static void test_messages_name_the_line(void **state)
     assert_refused("problem 1\nstep 0\nalternative cost 3\nsubstep\n"
                    "alternative cost 2 other-bits\nsubstep\n",
                    "other bits costs less");
+    assert_refused("problem 1\nspace 0\nspace 1 transfers\nstep 0\nalternative on 1\nsubstep\n",
+                   "resource 1 runs no steps");
     assert_refused("problem 1\nspace 0\nresource 1 fish\n", "line 3: expected compute, copy or");
     assert_refused("problem 1\nspace 0\nresource 1 link\n", "streams are from 1 to 63");
     assert_refused("problem 1\nspace 0\nresource 1 copy stream 1\n", "is the arena, or beside");
