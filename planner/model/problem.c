@@ -127,6 +127,7 @@ uint32_t ul_problem_add_resource(struct ul_problem *problem,
 uint32_t ul_problem_add_offload(struct ul_problem *problem, const struct ul_plan_offload *offload)
 {
     uint32_t space = ul_problem_add_space(problem, offload->name, offload->capacity_bytes);
+    UL_ASSERT(space > 0);
     struct ul_plan_resource engine = {.kind = UL_PLAN_ENGINE,
                                       .stream = 1,
                                       .space = space,

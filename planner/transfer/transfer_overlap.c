@@ -181,6 +181,7 @@ static void put_wait(struct overlapper *o, uint32_t item)
     const struct item *awaited = &o->items[item];
     const struct ul_plan_resource *runner = ul_problem_runner(o->problem, awaited->stream);
     uint32_t last = awaited->put + awaited->end - awaited->first - 1;
+    UL_ASSERT(awaited->is_in_flight && runner != NULL);
     o->clocks[0] = later(o->clocks[0], awaited->finish);
     if (runner->kind == UL_PLAN_COMPUTE)
         o->clocks[0] = ul_size_add_saturating(o->clocks[0], runner->latency_cost);
@@ -210,6 +211,7 @@ static void put_waits(struct overlapper *o, uint32_t item)
 static void put_item(struct overlapper *o, uint32_t i)
 {
     struct item *item = &o->items[i];
+    UL_ASSERT(!item->is_done);
     put_waits(o, i);
     item->put = o->count;
     for (uint32_t p = item->first; p < item->end; p++) {
@@ -336,6 +338,7 @@ static void schedule(struct overlapper *o)
             end++;
         section_put(o, end);
     }
+    UL_ASSERT(o->count >= o->plan->position_count && o->count <= 2 * o->plan->position_count);
 }
 
 /* ---- Within the limit ---- */
@@ -467,5 +470,6 @@ void ul_transfer_overlap(struct ul_arena *arena, const struct ul_problem *proble
         if (o.horizon == 1 || !o.has_copies)
             way_try(&o, arena, effort, plan);
     }
+    UL_ASSERT(plan->cost <= before.cost);
     ul_arena_done(&o.scratch);
 }
