@@ -150,8 +150,8 @@ static void find_onednn(struct ul_compile *compile, struct ul_emit_options *emit
     if (installed == NULL ||
         access(ul_arena_printf(arena, "%s/onednn/include", installed), R_OK) != 0)
         return;
-    emit->onednn_cflags = ul_arena_printf(arena, " -I'%s/onednn/include'", installed);
-    emit->onednn_libs = ul_arena_printf(
+    emit->library_cflags = ul_arena_printf(arena, " -I'%s/onednn/include'", installed);
+    emit->library_links = ul_arena_printf(
         arena, " -L'%s/onednn/lib' -Xlinker -rpath -Xlinker '%s/onednn/lib'", installed, installed);
 }
 
@@ -182,8 +182,8 @@ static enum ul_status emit_options(struct ul_compile *compile, const char *direc
                                      .runtime_dir = runtime_directory(compile),
                                      .cflags = options->cflags != NULL ? options->cflags : "-O3",
                                      .march = is_plain ? NULL : march,
-                                     .onednn_cflags = ULLAGE_ONEDNN_CFLAGS,
-                                     .onednn_libs = ULLAGE_ONEDNN_LIBS,
+                                     .library_cflags = ULLAGE_ONEDNN_CFLAGS,
+                                     .library_links = ULLAGE_ONEDNN_LIBS,
                                      .start_bytes = footprint.start_bytes,
                                      .making_bytes = footprint.making_bytes,
                                      .is_library_alone = compile->is_library_alone,

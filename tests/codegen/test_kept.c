@@ -40,11 +40,12 @@ static uint64_t kept_bytes(void *context, const struct ul_call *call)
 static void choose(int length, const struct keeps *keeps, const char *wanted)
 {
     struct keeps copy = *keeps;
-    const struct ul_target_library library = {.name = "fake",
-                                              .skips_padding = true,
-                                              .context = &copy,
-                                              .answer = answer,
-                                              .kept_bytes = kept_bytes};
+    struct ul_target_library library = {.name = "fake",
+                                        .skips_padding = true,
+                                        .context = &copy,
+                                        .answer = answer,
+                                        .kept_bytes = kept_bytes};
+    const struct ul_libraries libraries = {.count = 1, .rows = &library};
     struct ul_arena arena;
     struct ul_graph graph;
     struct ul_calls calls;
@@ -66,7 +67,7 @@ static void choose(int length, const struct keeps *keeps, const char *wanted)
     if (ul_graph_parse(&graph, &arena, text, NULL, &diag) != UL_OK)
         fail_msg("%s", diag.text);
     bool *escapes = ul_graph_escapes(&graph, &arena);
-    assert_int_equal(ul_calls_choose(&arena, &graph, escapes, &library, NULL, &calls, &diag),
+    assert_int_equal(ul_calls_choose(&arena, &graph, escapes, &libraries, NULL, &calls, &diag),
                      UL_OK);
     for (int i = 0; i < NODES; i++)
         got[i] = calls.by_node[i] != NULL ? 'c' : 'k';
