@@ -156,10 +156,7 @@ static enum ul_status read_graph(struct ul_cli_job *job, struct ul_solve_graph *
     UL_TRY(ul_file_map(&file, &job->compile.keep, path, &job->compile.diag));
     enum ul_status status = ul_solve_read_json(&job->compile.keep, (const char *)file.data,
                                                file.size_bytes, graph, &job->compile.diag);
-    ul_file_unmap(&file);
-    if (status != UL_OK)
-        ul_diag_prefix(&job->compile.diag, path);
-    return status;
+    return ul_file_close(&file, path, status, &job->compile.diag);
 }
 
 /* Reads --budget in bytes, or --budget-fraction of the published order's peak, rounded down. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The targets: a row each of facts and functions. All that knows a target by its name is its row.
- */
+/* The targets: a row of facts and functions for each. Only its row knows a target by its name. */
 #include "codegen/target.h"
 #include "codegen/c/c.h"
 #include "codegen/cpu/dnnl.h"
@@ -15,7 +14,7 @@ static enum ul_status print_c(struct ul_text *text, const struct ul_kernel *kern
                               const struct ul_threads *threads, const struct ul_profile *profile,
                               struct ul_kernel_printed *printed, struct ul_diag *diag)
 {
-    (void)profile; /* the same text for every machine */
+    (void)profile; /* the text is the same for every machine */
     return ul_kernel_print_c(text, kernel, threads, &printed->scratch_bytes, diag);
 }
 
@@ -127,7 +126,7 @@ static const struct ul_target targets[] = {
                 .signed_products = UL_CUDA_SUMS_PRODUCTS,
                 .tile_count = 4,
                 .tile_bytes = 1024 * 1024,
-                .products_a_byte = 100, /* an A100 78, an H100 148, by their data sheets */
+                .products_a_byte = 100, /* an A100 has 78, an H100 148, by their data sheets */
                 .partial_count = 1024,
                 .sums_joined = true,
                 .spread_products = 32768,

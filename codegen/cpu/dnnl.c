@@ -339,8 +339,8 @@ static struct preference integer_preference(const struct ul_dnnl *dnnl, const st
  * With integers:
  *
  *      depthwise                               jit_int8 for brdgmm_dw       0.83-1.0
- *      others, 14x14 pixels and more           jit_int8 for brgconv         0.81-1.0;
- * below, 1.0-1.18
+ *      others, 14x14 pixels and more           jit_int8 for brgconv         0.81-1.0
+ * With fewer pixels the last ratio is 1.0-1.18.
  *
  * jit_1x1 with blocks of 8 channels is for processors that run 512 bits in two halves, of which Zen
  * 4 is the one that oneDNN calls avx512_core_bf16. */

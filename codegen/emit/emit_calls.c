@@ -48,7 +48,7 @@ static void put_tensor(struct ul_text *text, const char *field, const struct ul_
     ul_text_put(text, "},\n");
 }
 
-/* The tables of sums behind the tiles. */
+/* The tables of sums after the tiles. */
 static void put_sums(struct ul_text *text, const struct ul_pack *pack)
 {
     if (pack->sum_flags == 0)
@@ -164,7 +164,7 @@ static void put_window(struct ul_text *text, const struct ul_call *call)
     ul_text_put(text, ",\n");
 }
 
-/* Where the scales lie, one per channel. */
+/* Where the scales are, one for each channel. */
 static void put_scales(struct ul_emitter *emitter, const struct ul_call *call)
 {
     const struct ul_graph *graph = emitter->program->graph;

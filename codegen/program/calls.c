@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which groups of a graph run as calls of the target's libraries, and how their weights lie.
  *
- * Problem: a call wants its constant weights in a layout of its own, and they are to be held once.
- * A weight that one call reads, or several calls that want the same, is stored packed; a weight
- * that anything else reads too stays plain, and its calls are asked again whether they can do with
- * that. Method: all groups are asked as if each had its weights alone; then weights with readers
- * that do not agree are taken back to plain, with the calls that depend on them, until nothing
- * changes. A call only ever loses its packing, so that this ends.
+ * Problem: a call wants its constant weights in a layout of its own, and they must be stored once.
+ * A weight that one call reads, or several calls that want the same layout, is stored packed; a
+ * weight that anything else reads too stays plain, and the library is asked again about its calls.
+ * Method: the library is asked about all groups as if each had its weights alone; then weights
+ * whose readers disagree become plain again, with the calls that depend on them, until nothing
+ * changes. A call can only lose its packing, so this ends.
  *
  * A residual is added in place (UL_POST_SUM) where nothing later reads it: the planner may then
  * give the result its bytes. Left undone: two packed copies of a weight for two calls. */
@@ -37,8 +37,8 @@ struct chooser {
     const bool *escapes;
     const struct ul_whole *whole; /* NULL: nothing was split */
     struct ul_calls *calls;
-    bool *is_plain;      /* per base: something reads it as it is stored */
-    uint32_t *last_read; /* per base: the last position that reads it */
+    bool *is_plain;      /* by base: something reads it as it is stored */
+    uint32_t *last_read; /* by base: the last position that reads it */
     uint32_t position;
     ul_node_id too_long; /* has an axis that a library cannot count; UL_NONE: none */
     const struct ul_target_library *too_long_for;
@@ -52,7 +52,7 @@ static ul_value_id base_of(const struct chooser *chooser, ul_value_id value)
     return chooser->graph->values[value].view.base;
 }
 
-/* ---- who reads what ---- */
+/* ---- readers ---- */
 
 static void note_read(struct chooser *chooser, ul_value_id value, uint32_t position)
 {
@@ -60,8 +60,8 @@ static void note_read(struct chooser *chooser, ul_value_id value, uint32_t posit
         chooser->last_read[base_of(chooser, value)] = position;
 }
 
-/* Positions count the nodes of all blocks as they run; a nested block stands where its owner does.
- */
+/* Positions count the nodes of all blocks as they run; a nested block has the position of its
+ * owner. */
 static void note_block(struct chooser *chooser, ul_block_id id)
 {
     const struct ul_block *block = &chooser->graph->blocks[id];
@@ -94,7 +94,7 @@ bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop
            is_true(graph, loop->inputs[1]);
 }
 
-/* The nodes stand in a branch, or in a loop whose end depends on data. */
+/* Whether the nodes are in a branch, or in a loop whose end depends on data. */
 static bool may_be_passed_over(const struct ul_graph *graph, ul_node_id node)
 {
     for (ul_block_id block = graph->nodes[node].parent; !ul_graph_is_root(graph, block);
@@ -108,7 +108,7 @@ static bool may_be_passed_over(const struct ul_graph *graph, ul_node_id node)
     return false;
 }
 
-/* What the residual's place holds is needed by this call otherwise, or by something later. */
+/* Whether the residual's bytes are needed by this call in another way, or by something later. */
 static bool is_shared(const struct chooser *chooser, const struct ul_group_call *call,
                       uint32_t position)
 {
@@ -296,7 +296,7 @@ static void mark_readers(struct chooser *chooser, const ul_node_id *nodes, uint3
     *pack = call->call.pack;
 }
 
-/* Takes packing from calls whose weight cannot have it. */
+/* Removes packing from calls whose weight cannot have it. */
 static void give_way(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
 {
     struct ul_group_call **call = &chooser->calls->by_node[nodes[count - 1]];
@@ -366,7 +366,7 @@ enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *gr
 
 /* ---- pieces ---- */
 
-/* A piece of a call must be one. */
+/* A piece of a call must be a call. */
 static void check_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
 {
     ul_node_id last = nodes[count - 1];

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program takes beside its buffer.
+/* Counts what a program takes besides its buffer.
  *
- * Problem: a budget is for a process, and a process holds more than the buffer. Method: what a
- * library keeps for each call it is asked (kept_bytes); code and tables of the program are counted
+ * Problem: a budget is for a process, and a process holds more than the buffer. Method: the library
+ * is asked what it keeps for each call (kept_bytes); code and tables of the program are counted
  * from what will be printed; the rest, of the C library and of OpenMP, is the same for all programs
- * and stands in the profile. Nothing is measured of the process that asks.
+ * and comes from the profile. Nothing is measured in the process that asks.
  *
- *     at first                what the loader touches of the library
- *     before the first step   what one primitive is made by + all that is kept; of the buffer one
+ *     at first                parts of the library that the loader touches
+ *     before the first step   making one primitive + all that is kept; of the buffer one
  *                             page
  *     while steps run         buffer + page tables, all that is kept, code that runs
- *     after the last          the same without the buffer, and code by which a process ends
+ *     after the last          the same without the buffer, and code that ends a process
  *
- * The program gives set-up code back where one more primitive might take more than the largest of
+ * The program gives back set-up code where one more primitive might take more than the largest of
  * these (runtime/host/ul_pages.c).
  *
- * Of a device's memory it is what the profile says of the context and of libraries; the rest nobody
- * knows before the program runs.
+ * For a device's memory, the profile gives the bytes of the context and of libraries; the rest is
+ * not known before the program runs.
  *
- * A weight that whole pages of a file stand for is resident as far as it was read: of a table that
- * rows are looked up in, at most the pages around each lookup. */
+ * A weight in whole pages of a file is resident as far as it was read: of a table in which rows are
+ * looked up, at most the pages around each lookup. */
 #include "codegen/program/footprint.h"
 #include "codegen/program/library.h"
 #include "codegen/program/target.h"
@@ -30,25 +30,25 @@
 #include <string.h>
 
 enum {
-    CALL_BYTES = 2500,         /* of tables and code of the program for each: */
-    STEP_BYTES = 600,          /* names aside; half of it for its being run once more */
+    CALL_BYTES = 2500,         /* tables and code of the program for each: */
+    STEP_BYTES = 600,          /* without names; half of it if it is run once more */
     KEPT_SLACK = 40,           /* one byte in so many is lost between blocks of the heap */
     KEPT_BYTES = 64 << 10,     /* of the library for itself */
     BOUND_BYTES = 2560,        /* of the runtime for each call: what it is bound to */
     TRAINER_BYTES = 144 << 10, /* of the runtime for reading samples and writing checkpoints */
-    HELD_BYTES = 128 << 10,    /* of a buffer so large the heap gives nothing back */
+    HELD_BYTES = 128 << 10,    /* the heap gives nothing of such a large buffer back */
     COSINE_BYTES = 384 << 10,  /* of libm, for its cosine: pages around code and tables */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
-    TABLE_BYTES = 160 << 10,   /* of page tables, as soon as the library is there */
+    TABLE_BYTES = 160 << 10,   /* of page tables, as soon as the library is loaded */
     PAGE_SHARE = 512,          /* 8 bytes of page tables for 4096 */
-    LARGE_PAGE = 2 << 20       /* what touching one byte of a large buffer takes */
+    LARGE_PAGE = 2 << 20       /* bytes that touching one byte of a large buffer takes */
 };
 
 /* ---- libraries, and code that a plan may do without ---- */
 
-/* Code of OpenMP's library. A program without oneDNN runs through two thirds of it; a program of
- * one thread has the library for oneDNN alone. */
+/* Code of OpenMP's library. A program without oneDNN runs through two thirds of it; a program with
+ * one thread has the library only for oneDNN. */
 static uint64_t threads_code_bytes(const struct ul_program *program, bool is_library)
 {
     const struct ul_program_options *options = &program->options;
@@ -118,7 +118,7 @@ static uint64_t making_bytes(const struct ul_program *program)
     return ul_profile_process(program->options.profile)->calls.making_bytes;
 }
 
-/* Per kernel: a step runs it first, and every plan has its code. */
+/* By kernel: a step's first alternative runs it, so every plan has its code. */
 static bool *first_kernels(struct ul_arena *scratch, const struct ul_program *program)
 {
     bool *first = UL_NEW_ARRAY(scratch, bool, program->kernel_count);
@@ -129,7 +129,7 @@ static bool *first_kernels(struct ul_arena *scratch, const struct ul_program *pr
     return first;
 }
 
-/* A byte of code for one of text, or less, of the kernels that no plan does without. */
+/* Kernels that no plan does without have at most a byte of code for each byte of text. */
 static uint64_t text_bytes(const struct ul_program *program)
 {
     struct ul_arena scratch;
@@ -144,7 +144,7 @@ static uint64_t text_bytes(const struct ul_program *program)
     return bytes;
 }
 
-/* Of a part of a caller's process, code is none of its bytes. */
+/* In a part of a caller's process, code does not count. */
 static void count_code(const struct ul_program *program, bool counts)
 {
     struct ul_arena scratch;
@@ -186,10 +186,10 @@ void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
         ul_program_count_stacks(program, !is_whole);
 }
 
-/* ---- tables that rows are looked up in ---- */
+/* ---- tables in which rows are looked up ---- */
 
-/* Bytes of an argument that a step may read: all of them, but where a kernel looks up few elements
- * of many rows. */
+/* Bytes of an argument that a step may read: all of them, unless a kernel looks up few elements of
+ * many rows. */
 static uint64_t argument_bytes(const struct ul_program *program, const struct ul_program_step *step,
                                uint32_t arg, uint64_t size_bytes)
 {
@@ -245,7 +245,7 @@ static bool has_calls_of(const struct ul_program *program, const struct ul_targe
     return found;
 }
 
-/* Of libraries that calls name, whichever of them a plan runs. */
+/* Bytes of libraries that calls name, whichever of them a plan runs. */
 static uint64_t device_library_bytes(const struct ul_program *program, bool *lacks)
 {
     uint64_t bytes = 0;
@@ -280,7 +280,7 @@ static void count_device(const struct ul_program *program, const struct ul_plan 
 
 /* ---- the sum ---- */
 
-/* Of a step its own and its node's, which is a part of it; of what lies in the arena its name. */
+/* Names of steps and their nodes, which are a part of them; names of what is in the arena. */
 static uint64_t name_bytes(const struct ul_program *program)
 {
     uint64_t bytes = 0;
@@ -322,8 +322,8 @@ uint64_t ul_footprint_flash_bytes(struct ul_arena *scratch, const struct ul_prog
     return bytes;
 }
 
-/* Of all threads, in every plan: where the process is a caller's, each is as deep as the one that
- * calls. A process has one more where values are offloaded. */
+/* Stacks of all threads, in every plan: where the process is a caller's, each is as deep as the
+ * calling thread's. A process has one thread more where values are offloaded. */
 static uint64_t min_stack_bytes(const struct ul_program *program, bool is_whole)
 {
     uint64_t thread_count = program->options.thread_count;
@@ -346,7 +346,7 @@ static void count_stacks(const struct ul_program *program, const struct ul_plan 
     footprint->library_stack_bytes = program->options.thread_count * library_bytes;
 }
 
-/* Half of a trainer's pages of the C library are those that calls of a library touch too. */
+/* Calls of a library touch half of a trainer's pages of the C library too. */
 static uint64_t trainer_bytes(const struct ul_program *program)
 {
     const struct ul_training *training = program->options.training;
@@ -358,7 +358,7 @@ static uint64_t trainer_bytes(const struct ul_program *program)
     return bytes;
 }
 
-/* Code and tables that every run goes through, but the library's. */
+/* Code and tables that every run goes through, without the library's. */
 static uint64_t own_code_bytes(const struct ul_program *program)
 {
     return ul_profile_process(program->options.profile)->code_bytes + printed_bytes(program) +
@@ -395,7 +395,7 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
     return beside;
 }
 
-/* What a call keeps comes while its primitive is made. */
+/* What a call keeps appears while its primitive is made. */
 static void bound_start(const struct ul_program *program, uint64_t reserved_bytes,
                         struct ul_footprint *footprint)
 {
@@ -443,7 +443,7 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
     footprint->runtime_bytes = footprint->total_bytes - known - footprint->code_bytes;
     if (has_calls)
         bound_start(program, reserved, footprint);
-    /* Before the first step little of the buffer is there, and much of the library's code. */
+    /* Before the first step little of the buffer is resident, and much of the library's code. */
     uint64_t run = known + footprint->code_bytes + runtime + reserved / PAGE_SHARE;
     footprint->starts_larger = footprint->total_bytes > run;
     if (footprint->starts_larger) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of a program: kernels with equal text are one, and equal calls of a library are
- * one: what they work on is given when they run. */
+/* The functions of a program: kernels with equal text are one function, and equal calls of a
+ * library are one, since their operands are given at run time. */
 #include "codegen/kernel/threads.h"
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
@@ -66,8 +66,7 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     ul_kernel_count_work(kernel, &threads, builder->options->target->traits.memory_is_separate,
                          &builder->scratch, &added->work, added->accesses);
     ul_arena_reset(&builder->scratch);
-    /* A phase that the last blocks run takes up to a launch longer than by itself (grid_follow.c).
-     */
+    /* A phase that the last blocks run takes up to a launch longer than alone (grid_follow.c). */
     added->work.launch_count = printed.launch_count + printed.followed_count;
     added->work.block_count = printed.block_count;
     added->work.tile = printed.tile;

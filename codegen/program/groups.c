@@ -24,8 +24,8 @@ static const char *group_ops(const struct ul_builder *builder, const ul_node_id 
     return text.data;
 }
 
-/* A kernel of ours for a piece forms its sums as the whole step's does: else its bits could differ.
- */
+/* Whether a kernel of ours for a piece forms its sums like the whole step's: otherwise its bits
+ * could differ. */
 static bool is_sure_piece(const struct ul_builder *builder, ul_node_id node, uint32_t kernel)
 {
     return builder->whole == NULL || !ul_node_is_piece(builder->graph, node) ||
@@ -33,8 +33,8 @@ static bool is_sure_piece(const struct ul_builder *builder, ul_node_id node, uin
                                builder->program->kernels[kernel].sum_orders);
 }
 
-/* What was a call stays one, unless the order in which its library adds is nobody's to know before
- * the program starts. */
+/* A call must stay a call, unless the order in which its library adds is not known before the
+ * program starts. */
 static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, uint32_t kernel)
 {
     const struct ul_program_call *call = ul_whole_call(builder->whole, builder->graph, node);
@@ -49,7 +49,7 @@ static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, u
 
 /* ---- Calls ---- */
 
-/* `pack`: of a weight, how the call wants it; else NULL. */
+/* `pack`: the layout that the call wants for a weight; else NULL. */
 static void call_arg(struct ul_builder *builder, struct ul_program_step *step, ul_value_id value,
                      bool written, const struct ul_pack *pack)
 {
@@ -75,7 +75,7 @@ static ul_value_id base_of(const struct ul_builder *builder, ul_value_id value)
     return builder->graph->values[value].view.base;
 }
 
-/* The call's arguments, and the residual behind them. */
+/* Makes the call's arguments, with the residual last. */
 static struct ul_program_step call_step(struct ul_builder *builder,
                                         const struct ul_group_call *call, ul_node_id last)
 {
@@ -155,8 +155,8 @@ static bool is_among(const struct ul_in_place *pairs, uint32_t count,
     return false;
 }
 
-/* Puts a kernel of ours beside a call that may find no library: what the plan says of places must
- * hold for both. */
+/* Adds a kernel of ours to a call that may find no library: the plan's places must hold for
+ * both. */
 static void join_own(struct ul_builder *builder, struct ul_program_step *call,
                      const struct ul_program_step *own)
 {
@@ -165,7 +165,8 @@ static void join_own(struct ul_builder *builder, struct ul_program_step *call,
         call->in_place_count = 0;
 }
 
-/* Products or convolutions of 16 bits, which a library may not have where it has them in f32. */
+/* Whether there are products or convolutions of 16 bits, which a library may not have where it has
+ * them in f32. */
 static bool multiplies_halves(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count)
 {
     for (uint32_t n = 0; n < count; n++) {
@@ -185,7 +186,7 @@ static uint32_t count_weighs(const struct ul_graph *graph, const ul_node_id *nod
     return sum;
 }
 
-/* ---- Other ways ---- */
+/* ---- Alternatives ---- */
 
 static void add_other(struct ul_builder *builder, struct ul_program_step *step,
                       const struct ul_program_step *other)
@@ -199,8 +200,8 @@ static void add_other(struct ul_builder *builder, struct ul_program_step *step,
     step->others = others;
 }
 
-/* The same call with ever less scratch, which a budget may take; a kernel of ours beside it has its
- * own in any case. */
+/* Adds the same call with ever less scratch, which a budget may take; a kernel of ours as well has
+ * its own scratch in any case. */
 static void add_leaner(struct ul_builder *builder, const struct ul_group_call *call,
                        struct ul_program_step *step)
 {
@@ -223,8 +224,8 @@ static void add_leaner(struct ul_builder *builder, const struct ul_group_call *c
     }
 }
 
-/* The same call with more scratch, which a finished plan may have room for: the most that it can
- * use, and halves of that. They are behind all other ways. */
+/* Adds the same call with more scratch, which a finished plan may have room for: the most that it
+ * can use, and halves of that. They come after all other alternatives. */
 static void add_spares(struct ul_builder *builder, const struct ul_group_call *call,
                        struct ul_program_step *step)
 {
@@ -247,7 +248,7 @@ static void add_spares(struct ul_builder *builder, const struct ul_group_call *c
 }
 
 /* Whether a result is donated the place of something else that the step reads, and the kernel is
- * not made to take it over. */
+ * not made to overwrite that. */
 static bool overwrites_input(const struct ul_program_step *step, const struct ul_builder *builder)
 {
     for (uint32_t w = 0; w < step->arg_count; w++) {
@@ -264,8 +265,8 @@ static bool overwrites_input(const struct ul_program_step *step, const struct ul
     return false;
 }
 
-/* A budget may leave no room for what a call keeps, or for its scratch: the same by a kernel of
- * ours, but for pieces that might not have the bits of the whole. */
+/* A budget may leave no room for what a call keeps, or for its scratch: adds a kernel of ours,
+ * except for pieces that might not have the bits of the whole. */
 static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
                               struct ul_program_step *step)
 {
@@ -280,11 +281,11 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
     return UL_OK;
 }
 
-/* ---- What a call before may form ---- */
+/* ---- Results that an earlier call may form ---- */
 
-/* The kernel of a result that the step before it, a call, may form: it runs where that does not
- * form it. Its place lives from the call on. It counts as nothing, since libraries have such calls.
- */
+/* Marks the kernel of a result that the call before it may form: the kernel runs where the call
+ * does not form it. The result's place lives from the call on. The kernel costs nothing, since
+ * libraries have such calls. */
 static void spare(const struct ul_builder *builder, struct ul_program_step *step)
 {
     uint32_t call = builder->program->step_count - 1;
@@ -297,7 +298,8 @@ static void spare(const struct ul_builder *builder, struct ul_program_step *step
     memset(&step->traffic, 0, sizeof step->traffic);
 }
 
-/* What is multiplied by slopes lies where the product does that the call before it wrote. */
+/* Puts the value that is multiplied by slopes into the place of the product that the call before it
+ * wrote. */
 static void lie_in_place(struct ul_builder *builder, ul_node_id id)
 {
     const struct ul_program *program = builder->program;
@@ -311,9 +313,8 @@ static void lie_in_place(struct ul_builder *builder, ul_node_id id)
         ul_place_join(builder, node->outputs[0], base_of(builder, node->inputs[0]));
 }
 
-/* The call gives up as much of its scratch as the place of its sums takes beside it. Where a kernel
- * of ours in its place would need that scratch, it forms no sums, and their kernel is like others.
- */
+/* The call gives up as much of its scratch as its sums take. Where a kernel of ours in its place
+ * would need that scratch, it forms no sums, and their kernel is an ordinary one. */
 static void fit_sums(struct ul_builder *builder, ul_node_id last, uint64_t own_bytes,
                      struct ul_group_call *call)
 {
@@ -335,7 +336,7 @@ static void fit_sums(struct ul_builder *builder, ul_node_id last, uint64_t own_b
 
 /* ---- The group ---- */
 
-/* Gives the call at the node, with the scratch that it has in this program. */
+/* The call at the node, with the scratch that it has in this program. */
 static struct ul_group_call taken_call(const struct ul_builder *builder, ul_node_id last,
                                        uint64_t own_bytes)
 {

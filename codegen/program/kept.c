@@ -2,17 +2,17 @@
 /* Calls for which a library would keep too much.
  *
  * Problem: a library keeps tables and generated code for each call as long as the program lives,
- * and some of its code grows with a dimension: of a convolution along a line of 10,000 elements it
- * is many times what the convolution reads and writes. Method: two bounds, by what the library says
- * that it keeps (kept_bytes).
+ * and some of its code grows with a dimension: for a convolution along a line of 10,000 elements it
+ * is many times what the convolution reads and writes. Method: there are two bounds on what the
+ * library says that it keeps (kept_bytes).
  *
  *     a call        its own operands, or FREE_BYTES where they are less
  *     all of them   weights and the operands of the neediest call, which are in the buffer in any
- *                   plan, or FREE_BYTES where they are less; those go first for which the library
- *                   keeps most for a multiplication
+ *                   plan, or FREE_BYTES where they are less; calls are removed first for which it
+ *                   keeps most per multiplication
  *
- * What is above runs by kernels of ours, under every budget alike. Equal calls are one. Left
- * undone: to weigh bytes against time. */
+ * Calls above them become kernels of ours, under every budget alike. Equal calls count once. Left
+ * undone: weighing bytes against time. */
 #include "codegen/program/calls_internal.h"
 #include "ir/view.h"
 
@@ -29,7 +29,7 @@ struct kept {
 struct keeper {
     struct kept *items;
     uint32_t count, capacity;
-    uint32_t *by_node; /* index into items, of nodes with a call */
+    uint32_t *by_node; /* index into items, for nodes with a call */
 };
 
 static uint64_t tensor_bytes(const struct ul_call_tensor *tensor)

@@ -44,7 +44,7 @@ struct ul_target_library {
     bool skips_padding;      /* nothing is multiplied where a window lies in the padding */
     bool adds_from_afar;     /* a residual may lie elsewhere than the result */
     bool accumulates;        /* a residual may be the sum over the runs of a step */
-    uint64_t max_sums_bytes; /* of sums of a factor along k that a product may form, too, in bytes
+    uint64_t max_sums_bytes; /* of sums of a factor along k that a product may form too, in bytes
                                 that its scratch gives up for them; 0: it forms none */
     bool has_slopes;         /* a product may be multiplied by the slopes of an activation */
     int64_t max_dim;         /* elements along an axis; 0: any */
@@ -74,8 +74,8 @@ struct ul_target_library {
      * (packed where `pack`), scratch. False: it has nothing for it that a plan should hold. NULL:
      * it takes calls of others alone (choose). */
     bool (*answer)(void *context, struct ul_group_call *call, bool pack);
-    /* Completes the call so that it has the bits of the whole; false: it is not shown to. NULL: it
-     * never is. */
+    /* Completes the call so that it has the bits of the whole; false: that cannot be shown. NULL:
+     * it never can. */
     bool (*answer_piece)(void *context, const struct ul_piece *piece, struct ul_group_call *call);
     /* Takes calls that others have answered: in their place, or as another alternative of the step.
      * NULL: it takes none. */
@@ -88,14 +88,14 @@ struct ul_target_library {
     /* Whether the call, with a kernel behind it that moves so many bytes, takes less time than one
      * kernel of ours for both. NULL: always. */
     bool (*is_worth)(void *context, const struct ul_group_call *call, uint64_t pass_bytes);
-    /* Turns a call into one with less scratch, and says how many times its time that is taken to
-     * need; 0: there is none. NULL: never. */
+    /* Turns a call into one with less scratch, and returns by which factor its time is assumed to
+     * grow; 0: there is none. NULL: never. */
     double (*leaner)(void *context, struct ul_call *call);
-    /* The most scratch that the call can make use of, where there is room for it beside a plan.
-     * NULL: no more than it has. */
+    /* The most scratch that the call can use, where a plan has room for it. NULL: no more than it
+     * has. */
     uint64_t (*most)(void *context, const struct ul_call *call);
-    /* Gives the scratch of a call in a program that trains, where our own kernel in its place has
-     * `own_bytes`. Under every budget it is the same. NULL: the call keeps the scratch that the
+    /* The scratch of a call in a program that trains, where our own kernel in its place has
+     * `own_bytes`. It is the same under every budget. NULL: the call keeps the scratch that the
      * library answered with. */
     uint64_t (*trained)(void *context, const struct ul_call *call, uint64_t own_bytes);
     /* Adds what the call multiplies, and what comes with that. NULL: what its shape says. */

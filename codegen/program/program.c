@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a fused graph with views to a program: its steps, its functions, the places that they work
- * on, its entry points, and all of it as the planner's problem. */
+/* From a fused graph with views to a program: its steps, its functions, their places, its entry
+ * points, and the planner's problem. */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
 #include "ir/view.h"
@@ -30,7 +30,8 @@ static void apply_whole(struct ul_builder *builder)
         builder->program->problem->join_cost = (uint64_t)builder->options->profile->overhead_ns;
 }
 
-/* What is printed says best whether a kernel holds a float: a scale at compile time leaves none. */
+/* The printed text shows best whether a kernel holds a float: a scale that is known at compile time
+ * leaves none. */
 static bool holds_float(const struct ul_program_kernel *kernel)
 {
     static const char *const words[] = {"float", "double", "_f32", "_f64", "_f16", "_bf16"};
@@ -41,7 +42,7 @@ static bool holds_float(const struct ul_program_kernel *kernel)
     return false;
 }
 
-/* Operators with integers at all ends may still compute their places or factors in floats. */
+/* Operators with integers at all ends may still compute places or factors in floats. */
 static enum ul_status check_no_float(struct ul_builder *builder)
 {
     const struct ul_program *program = builder->program;
@@ -99,8 +100,7 @@ static enum ul_status build(struct ul_builder *builder)
 }
 
 /* Memory of a device's host is behind a bus that carries both directions at a time. A transfer
- * takes so long at least: a call of the system and two of threads that wait for each other, or of
- * CUDA. */
+ * takes at least one system call and two waits of threads for each other, or a call of CUDA. */
 static void add_offload(struct ul_program *program)
 {
     enum { LATENCY_NS = 10000 };

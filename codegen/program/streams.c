@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two streams would gain of a program on a device: which steps may run beside others, and how
- * much of the device each of them keeps busy.
+/* Computes what two streams would gain for a program on a device: which steps may run at the same
+ * time as others, and how much of the device each of them keeps busy.
  *
  * A step keeps a device busy as long as its work takes all multiprocessors and the memory's whole
  * rate. It takes longer where a launch has fewer blocks than there are multiprocessors, and for the
@@ -10,14 +10,14 @@
  *      cost     1500   | 6600 ns
  *      busy              1000 ns
  *
- * A library's product counts as busy for all of its waves, since nobody knows which tiles it takes.
+ * A library's product counts as busy for all of its waves, since its tiles are not known.
  *
- * Left undone: what blocks of two kernels take from each other's caches. */
+ * Left undone: effects of two kernels on each other's caches. */
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
 #include "planner/solve/solve.h"
 
-/* What all of the device would take for the work, without the launches. */
+/* The time that the full device would take for the work, without the launches. */
 static uint64_t busy_cost(const struct ul_program *program, const struct ul_program_step *step,
                           uint64_t cost)
 {

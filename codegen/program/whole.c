@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program of a graph before chains of it were split: which step of it a node is of, and how the
- * calls of the split graph come to have the bits of its calls. */
+/* The program of a graph before its chains were split: which step of it a node belongs to, and how
+ * calls of the split graph get the bits of its calls. */
 #include "codegen/program/calls_internal.h"
 
 #include "codegen/kernel/contract.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which convolutions may run by Winograd's method instead of the library's direct one.
+/* Chooses convolutions that may run by Winograd's method instead of the library's direct one.
  *
  * Problem: the transformed weights take 16/9 of the bytes of the plain ones, and the method is only
- * faster where its products, 16 for 36, outweigh its transforms. Method: of every weight that calls
- * alone read, the predicted nanoseconds that its calls would save and the bytes that it would add.
- * Weights whose calls save at least a tenth are taken, the most nanoseconds for a byte first, as
- * long as all together add at most a tenth of the model's weights: from the graph, the profile and
- * the number of threads alone. Their calls have both ways, each with a form of the weights of its
- * own, and the planner chooses.
+ * faster where its products, 16 for 36, outweigh its transforms. Method: for every weight that only
+ * calls read, predict the nanoseconds that its calls would save and the bytes that it would add.
+ * Weights whose calls save at least a tenth are taken, the most nanoseconds per byte first, as long
+ * as all together add at most a tenth of the model's weights. This depends only on the graph, the
+ * profile and the number of threads. Their calls have both alternatives, each with its own form of
+ * the weights, and the planner chooses.
  *
  * Left undone: convolutions that the library has no answer to; 1-d and 3-d ones; tiles of 4x4,
  * whose weights take four times the plain bytes and whose errors are some ten times larger. */
@@ -19,11 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a call costs ---- */
+/* ---- cost of a call ---- */
 
 static void count(const struct ul_call *call, struct ul_work *work)
 {
-    /* A tile's 16 loads, 32 additions and 16 stores for a channel; of an output 32 loads and
+    /* A tile's 16 loads, 32 additions and 16 stores for a channel; for an output 32 loads and
      * stores, 24 additions, and 4 results. */
     enum { OPS_PER_CHANNEL = 64, OPS_PER_OUTPUT = 60 };
     struct ul_winograd tiling;
@@ -58,7 +58,7 @@ static uint64_t cost_of(const struct ul_program_options *options, const struct u
     return ul_profile_cost(options->profile, work, &traffic, 1);
 }
 
-/* The call, complete, with Winograd's method. */
+/* The complete call, with Winograd's method. */
 static void convert(struct ul_arena *arena, struct ul_call *call, uint32_t threads)
 {
     UL_ASSERT(ul_winograd_supports(call));
@@ -71,13 +71,13 @@ static void convert(struct ul_arena *arena, struct ul_call *call, uint32_t threa
     call->implementation = "ullage winograd_2x3";
     call->src_copy_bytes = 0;
     call->dst_copy_bytes = 0;
-    call->tail_count = 0; /* it does all itself */
+    call->tail_count = 0; /* the method does everything itself */
     call->scratch_bytes = tiling.scratch_bytes;
 }
 
 /* ---- the choice ---- */
 
-/* A weight, by its base value, and what taking it brings. */
+/* A weight, by its base value, and what taking it would gain. */
 struct candidate {
     ul_value_id base;
     bool good; /* all calls that read it can be converted, and gain */
@@ -133,7 +133,7 @@ static void judge(struct chooser *chooser, const struct ul_group_call *group)
                                  : 0;
 }
 
-/* More nanoseconds for a byte; then the earlier value. */
+/* More nanoseconds per byte first; then the earlier value. */
 static int by_gain(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
@@ -156,7 +156,7 @@ static uint64_t model_weight_bytes(const struct ul_graph *graph, const struct ul
     return bytes;
 }
 
-/* Marks in `taken`, by base, which weights are transformed. */
+/* Marks in `chosen`, by base, the weights that are transformed. */
 static void mark_best(struct chooser *chooser, bool *chosen)
 {
     uint64_t left =
@@ -208,8 +208,8 @@ static void take(const struct chooser *chooser, ul_node_id node)
     convert(chooser->arena, &call->call, chooser->options->thread_count);
 }
 
-/* What is whole keeps the methods that it had before anything was split, and so do its pieces: they
- * have its bits. */
+/* A graph before splitting keeps the methods that it had, and so do its pieces, which have its
+ * bits. */
 static void apply_whole(const struct chooser *chooser, const struct ul_whole *whole)
 {
     for (uint32_t n = 0; n < chooser->graph->node_count; n++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step computes and moves, for the cost model (kernel/cost.c, kernel/profile.c). */
+/* The work of a step, for the cost model (kernel/cost.c, kernel/profile.c). */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
 #include "ir/view.h"
 
 #include "runtime/lib/ul_nbits.h"
 
-/* What the call's post-operations do beside its products. */
+/* The work of the call's post-operations. */
 static void count_posts(const struct ul_call *call, uint64_t elements, struct ul_work *work)
 {
     for (uint32_t i = 0; i < call->post_count; i++) {
@@ -19,7 +19,7 @@ static void count_posts(const struct ul_call *call, uint64_t elements, struct ul
     }
 }
 
-/* Taps of an axis, summed over its outputs, that lie in the source and not in its padding. */
+/* Taps of an axis that are in the source rather than in its padding, summed over its outputs. */
 static uint64_t taps_inside(const struct ul_call *call, uint32_t axis)
 {
     enum { MANY = 4096 };
@@ -42,7 +42,7 @@ static uint64_t taps_inside(const struct ul_call *call, uint32_t axis)
 /* With channels of the result filled up to whole vectors of 64 bytes, group by group. */
 static uint64_t filled_products(const struct ul_call *call, uint64_t products)
 {
-    /* Of integers, sums fill the vectors. */
+    /* For integers, sums fill the vectors. */
     uint64_t lanes = ul_call_is_integer(call) ? 16 : 64 / ul_call_element_bytes(&call->src);
     uint32_t of_conv = call->group_count > 1 ? 1 : 0;
     bool is_matrix =
@@ -73,7 +73,7 @@ static uint64_t products_inside(const struct ul_group_call *call)
     return products;
 }
 
-/* Weights of values, of attention. */
+/* Attention weights of values. */
 static uint64_t count_weights(const struct ul_call *call)
 {
     const int64_t dims[] = {call->src.dims[0], call->src.dims[1], call->src.dims[2],
@@ -94,8 +94,8 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
                   ul_call_filters(planned)->dims[2] < FEW_CHANNELS; /* of a group */
     uint64_t elements = ul_type_elements(&builder->graph->values[call->args[UL_CALL_DST]].type);
     uint64_t threads = builder->options->thread_count;
-    /* Products of 8 bits are four to a processor's lane of those in f32, and take as long
-     * (measured: 3.6 to 4 times as many in a second). */
+    /* A processor's lane for f32 has four products of 8 bits, which take as long (measured: 3.6 to
+     * 4 times as many in a second). */
     bool is_integer = ul_call_is_integer(planned);
     bool on_device = builder->options->target->traits.memory_is_separate;
     uint64_t per_lane = is_integer && !on_device ? 4 : 1;

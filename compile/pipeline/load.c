@@ -5,6 +5,12 @@
 
 #include <string.h>
 
+void ul_compile_progress(const struct ul_compile *compile, const char *what)
+{
+    if (compile->progress != NULL)
+        compile->progress(compile->progress_context, what);
+}
+
 void ul_compile_init(struct ul_compile *compile)
 {
     memset(compile, 0, sizeof *compile);

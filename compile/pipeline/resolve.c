@@ -167,3 +167,16 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
     }
     return UL_OK;
 }
+
+struct ul_plan_options ul_compile_planning(const struct ul_compile *compile)
+{
+    const struct ul_compile_options *options = &compile->options;
+    return (struct ul_plan_options){.pack = options->pack,
+                                    .order = options->order,
+                                    .remat = options->remat,
+                                    .alignment_bytes = options->align_bytes,
+                                    .budget_bytes = options->budget_bytes,
+                                    .seed = options->seed,
+                                    .time_limit_seconds = options->time_limit_seconds,
+                                    .orders = compile->orders};
+}

@@ -3,6 +3,7 @@
  * which a budget chooses (variants.h), and other options, whose plans advice compares (trial.c).
  * Values that the user lists with --sweep are tried by the same edits. Left undone: changes of the
  * model itself, and those that need a number from the user (fewer layers, shorter inputs). */
+#include "compile/search/tries.h"
 #include "compile/search/variants.h"
 #include "ir/op.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checker's second half: the sums, the costs and the bound that a plan says of itself. */
+/* The checker's second half: the plan's claims about its sums, costs and bound. */
 #include "planner/model/check.h"
 
 #include <stdlib.h>
@@ -123,7 +123,7 @@ static enum ul_status rows_check(const struct ul_checker *c)
     return UL_OK;
 }
 
-/* ---- A packing that is said to be the least ---- */
+/* ---- A packing that is claimed to be the smallest ---- */
 
 /* A range, with those that take over its bytes. */
 struct block {
@@ -178,7 +178,7 @@ static uint32_t blocks_make(const struct ul_checker *c, struct block *blocks)
     return count;
 }
 
-/* The lowest place beside the blocks before it; each collision moves it up. */
+/* Finds the lowest place that does not overlap the blocks before it; each collision moves it up. */
 static void block_place(struct block *blocks, uint32_t at)
 {
     struct block *block = &blocks[at];
@@ -191,11 +191,12 @@ static void block_place(struct block *blocks, uint32_t at)
             continue;
         block->offset_bytes =
             (end + block->alignment_bytes - 1) / block->alignment_bytes * block->alignment_bytes;
-        i = UINT32_MAX; /* from the first again */
+        i = UINT32_MAX; /* start again from the first */
     }
 }
 
-/* Largest first, each as low as it goes: a packing below one that is said to be the least. */
+/* Places blocks by size, each as low as possible: this packing must not be smaller than one that is
+ * claimed to be the smallest. */
 static enum ul_status packing_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
@@ -221,8 +222,8 @@ static enum ul_status packing_check(const struct ul_checker *c)
 
 /* ---- Costs ---- */
 
-/* What a position takes by itself: a run at its first substep, a transfer by the other space, a
- * wait for a run what that costs. */
+/* What a position takes by itself: a run at its first substep; a transfer by the other space; a
+ * wait for a run the cost of waiting. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
 {
     uint64_t scaled, sum;
@@ -257,8 +258,8 @@ static uint64_t finish_of(const struct ul_checker *c)
     return stream_end[0];
 }
 
-/* What is said of a cost under a budget, `steps_cost` being every step once, the fastest way. What
- * a bound has beyond that is the planner's word. */
+/* Checks claims about the cost under a budget; `steps_cost` is every step once by its fastest
+ * alternative. A bound above that is only claimed by the planner. */
 static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t steps_cost)
 {
     const struct ul_plan *plan = c->plan;
@@ -306,8 +307,9 @@ static enum ul_status cost_check(const struct ul_checker *c)
 
 /* ---- The bound over all plans ---- */
 
-/* Whether a value is counted where a substep touches it: outputs that may lie in an input are free,
- * what always lives is counted elsewhere, and so is what the substep has touched before. */
+/* Whether a value is counted where a substep touches it. Outputs that may be in an input's place
+ * are free; values that always live are counted elsewhere; so are values that the substep has
+ * touched before. */
 static bool counts_in_substep(const struct ul_checker *c, const struct ul_plan_substep *substep,
                               uint32_t touched, bool leaves)
 {
@@ -327,7 +329,8 @@ static bool counts_in_substep(const struct ul_checker *c, const struct ul_plan_s
            !ul_checker_has(substep->writes, touched - substep->read_count, value);
 }
 
-/* With what the substep touches of what may be at home elsewhere, or `kept_bytes` of it. */
+/* Includes what the substep touches of values that may be at home elsewhere, or `kept_bytes` of
+ * it. */
 static uint64_t substep_bytes(const struct ul_checker *c, const struct ul_plan_substep *substep,
                               uint64_t kept_bytes)
 {
@@ -344,7 +347,7 @@ static uint64_t substep_bytes(const struct ul_checker *c, const struct ul_plan_s
     return bytes + (leaving > kept_bytes ? leaving : kept_bytes);
 }
 
-/* All that is there when an entry (the root, if there is none) begins, or when it ends. */
+/* All that is live when an entry (or the root, if there is none) begins, or when it ends. */
 static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
 {
     uint64_t bytes = 0;
@@ -368,13 +371,13 @@ static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
 }
 
 struct optional_parts {
-    uint64_t *seen; /* per value: the round that met it last */
+    uint64_t *seen; /* by value: the round that met it last */
     uint64_t round;
-    uint64_t *readers; /* per value: steps that may read it; while that is counted, 0 */
+    uint64_t *readers; /* by value: steps that may read it; 0 while that is counted */
 };
 
-/* Meets each optional value of space 0 that an alternative reads once a round: counts its readers,
- * or, where they are known, returns their even parts. */
+/* Visits each optional value of space 0 that an alternative reads, once in each round: counts its
+ * readers or, where they are known, returns the sum of their even parts. */
 static uint64_t parts_meet(const struct ul_checker *c, struct optional_parts *parts,
                            const struct ul_plan_alternative *alternative, bool is_count)
 {
@@ -395,8 +398,8 @@ static uint64_t parts_meet(const struct ul_checker *c, struct optional_parts *pa
     return sum;
 }
 
-/* What optional values take in any plan: each step reads one way's at least, and as many steps as
- * may read a value have a part of it each. */
+/* What optional values take in any plan: each step reads at least those of one alternative, and
+ * each step that may read a value has an even part of it. */
 static uint64_t optional_bytes(const struct ul_checker *c)
 {
     struct optional_parts parts = {.round = 0};
@@ -433,7 +436,7 @@ static uint32_t cheapest_of(const struct ul_plan_step *step)
     return cheapest;
 }
 
-/* Whether the plan is one of an order alone: every step once, by its cheapest alternative. */
+/* Whether the plan is only an order: every step once, by its cheapest alternative. */
 static bool is_an_order(const struct ul_checker *c)
 {
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
@@ -449,10 +452,10 @@ static bool is_an_order(const struct ul_checker *c)
 /* What lives at each position of the order of the file. */
 struct file_order {
     uint32_t length;
-    uint32_t *begin, *end; /* per value: positions that touch it, half-open */
-    uint32_t *region;      /* per value: the loop or entry around the first step that touches it */
-    bool *crosses;         /* per value: a step in another one, or in none, touches it too */
-    uint64_t *scratch;     /* per position */
+    uint32_t *begin, *end; /* by value: positions that touch it, half-open */
+    uint32_t *region;      /* by value: the loop or entry around the first step that touches it */
+    bool *crosses;         /* by value: a step in another one, or in none, touches it too */
+    uint64_t *scratch;     /* by position */
 };
 
 static void file_order_note(struct file_order *order, uint32_t value, uint32_t region)
@@ -493,8 +496,8 @@ static void file_order_walk(const struct ul_checker *c, struct file_order *order
 }
 
 /* The largest live sum of the file's order where nothing takes over an input. Some order needs no
- * more, so no bound over all orders is above it. A value that does not live in one interval, as one
- * that crosses a loop or an entry may not, counts at every position. */
+ * more, so no bound over all orders is above it. A value that may not live in one interval, since
+ * it crosses a loop or an entry, counts at every position. */
 static uint64_t file_order_bytes(const struct ul_checker *c)
 {
     struct file_order order = {.length = 0};
@@ -528,7 +531,7 @@ static uint64_t file_order_bytes(const struct ul_checker *c)
     return most;
 }
 
-/* A bound over all orders is above neither this plan's order nor the file's. */
+/* A bound over all orders is neither above this plan's order nor above the file's. */
 static enum ul_status orders_bound_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
@@ -544,7 +547,7 @@ static enum ul_status orders_bound_check(const struct ul_checker *c)
     return UL_OK;
 }
 
-/* Of what may be at home elsewhere, what no other space has room for. */
+/* The part of values that may be at home elsewhere for which no other space has room. */
 static uint64_t kept_bytes(const struct ul_checker *c)
 {
     uint64_t leaving = 0;
@@ -560,8 +563,8 @@ static uint64_t kept_bytes(const struct ul_checker *c)
     return leaving;
 }
 
-/* What the neediest step touches, done the least needy way, beside all that is persistent; or all
- * inputs, or all outputs. */
+/* What the neediest step touches, by its least needy alternative, in addition to all persistent
+ * values; or all inputs, or all outputs. */
 static enum ul_status bound_check(const struct ul_checker *c)
 {
     uint64_t always, kept = kept_bytes(c), ends = ends_bytes(c, &always) + kept;
@@ -583,8 +586,8 @@ static enum ul_status bound_check(const struct ul_checker *c)
     if (c->plan->lower_bound_bytes != always + bound)
         FAIL(c, "the lower bound is %llu, not %llu.", (unsigned long long)(always + bound),
              (unsigned long long)c->plan->lower_bound_bytes);
-    /* Another rewriting of the program may need less, but for what is there at its ends. Budgets of
-     * a process are for more than that, and not for rows of tables that nobody looks up. */
+    /* Another rewriting of the program may need less, except for what is live at its ends. Budgets
+     * of a process bound more than that, but not rows of tables that are never looked up. */
     uint64_t bounded = c->plan->bounded_bytes;
     bool is_of_space = bounded == 0 || bounded == c->plan->reserved_bytes[0];
     if ((is_of_space && c->plan->smallest_budget_bytes < always + ends) ||

@@ -165,17 +165,17 @@ bool ul_value_may_move(const struct ul_plan_value *value)
 
 /* ---- verify ---- */
 
-/* ONE_WAY: some alternatives of a step write it, others do not, so that it is theirs alone. */
+/* ONE_WAY: some alternatives of a step write it, others do not, so that only they may read it. */
 enum { NOT_WRITTEN, WRITTEN, ONE_WAY };
 
 struct verifier {
     const struct ul_problem *problem;
     struct ul_diag *diag;
-    uint8_t *written;     /* per value: whether it is there for the next step */
-    uint64_t *way_last;   /* per value: the last alternative that wrote it, counted over all */
-    uint32_t *way_count;  /* per value: the alternatives of the step that write it */
+    uint8_t *written;     /* by value: whether it is written for the next step */
+    uint64_t *way_last;   /* by value: the last alternative that wrote it, counted over all */
+    uint32_t *way_count;  /* by value: the alternatives of the step that write it */
     uint64_t way;         /* being verified, counted over all steps from 1 */
-    uint8_t *closed;      /* per region: its steps are over */
+    uint8_t *closed;      /* by region: its steps are over */
     uint32_t step;        /* being verified */
     uint64_t total_bytes; /* of everything, so that no later sum can overflow */
 };
@@ -323,7 +323,7 @@ static enum ul_status writes_finalize(struct verifier *v, const struct ul_plan_s
     return UL_OK;
 }
 
-/* What has other bits is never taken for its cost. */
+/* An alternative with other bits must not be chosen for its cost. */
 static enum ul_status bits_verify(const struct verifier *v, const struct ul_plan_step *step)
 {
     uint64_t least = UINT64_MAX;

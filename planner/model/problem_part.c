@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions of a problem as problems of their own: the same steps and values under other numbers. */
+/* Makes problems of regions of a problem: the same steps and values with other numbers. */
 #include "planner/model/problem_part.h"
 
 #include "planner/model/problem_graph.h"

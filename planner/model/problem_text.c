@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text form of a problem: printed, and read back to the same bytes. planner/README.md has the
- * grammar. An object stands on a line of its own and says its id, which counts from 0; what is
- * left out is the default. Names are untrusted bytes, in quotes. */
+ * grammar. Each object has a line of its own with its id, which counts from 0; omitted fields have
+ * their defaults. Names are untrusted bytes, in quotes. */
 #include "planner/model/model_internal.h"
 #include "planner/model/problem.h"
 
@@ -175,7 +175,7 @@ static enum ul_status parse_name(struct parser *p, const char **name)
     return ul_scan_string(&p->scan, name);
 }
 
-/* The word's number, where the word stands here. */
+/* The word's number, if the word comes here. */
 static enum ul_status parse_number(struct parser *p, const char *word, uint64_t *number)
 {
     return ul_scan_accept_word(&p->scan, word) ? ul_scan_u64(&p->scan, number) : UL_OK;
@@ -317,7 +317,7 @@ static enum ul_status parse_region(struct parser *p)
     return ul_scan_end_line(&p->scan);
 }
 
-/* Space 0 is there from the beginning, and gets its name here. */
+/* Space 0 exists from the beginning, and gets its name here. */
 static enum ul_status parse_space(struct parser *p, uint32_t id)
 {
     struct ul_plan_space space = {.name = NULL};
