@@ -34,6 +34,7 @@ enum { TIGHT_VALUES = 1, TIGHT_NOTES, TIGHT_BOUNDS, TIGHTEST };
 
 static double in_unit(const struct summary *summary, uint64_t bytes)
 {
+    UL_ASSERT(summary->unit.bytes > 0);
     return (double)bytes / summary->unit.bytes;
 }
 

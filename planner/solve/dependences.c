@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds which positions of a finished plan depend on which earlier ones.
  *
- * A read follows the write of its value. A write follows every earlier read and write of its value.
- * A run of a step follows the run before it and the runs of its predecessors. Left undone:
- * dependences that follow from the places of ranges. */
+ * A read comes after the write of its value. A write comes after every earlier read and write of
+ * its value. A run of a step comes after the run before it and the runs of its predecessors. Left
+ * undone: dependences that follow from the places of ranges. */
 #include "planner/model/timeline.h"
 #include "planner/solve/solve_internal.h"
 
@@ -14,9 +14,9 @@ struct finder {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
     struct ul_plan_list *before;
-    uint32_t *writers;            /* per value: the last position that writes it */
-    struct ul_plan_list *readers; /* per value: the positions that have read it since */
-    uint32_t *runs;               /* per step: the last position that runs it */
+    uint32_t *writers;            /* by value: the last position that writes it */
+    struct ul_plan_list *readers; /* by value: the positions that have read it since */
+    uint32_t *runs;               /* by step: the last position that runs it */
 };
 
 void ul_plan_list_add(struct ul_arena *arena, struct ul_plan_list *list, uint32_t item)
