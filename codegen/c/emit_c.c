@@ -103,7 +103,7 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
     ul_text_printf(emitter->text, "    ul_offload_wait(run, %u);\n", number);
 }
 
-/* Each step is done where it begins. */
+/* Every step is complete where it begins. */
 static void put_join(struct ul_emitter *emitter, uint32_t position, bool joins)
 {
     UL_ASSERT(!joins);

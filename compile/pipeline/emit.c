@@ -119,7 +119,7 @@ static uint32_t free_stream(const struct ul_plan *plan)
     return stream;
 }
 
-/* Steps have two streams, and values move on others. */
+/* Steps have two streams, and transfers use others. */
 static enum ul_status check_streams(struct ul_compile *compile, const struct ul_plan *plan)
 {
     uint32_t counting = find_counting(compile, plan), second = free_stream(plan);

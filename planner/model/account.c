@@ -100,7 +100,7 @@ static uint32_t queue_of(const struct ul_problem *problem, const struct ul_plan_
 }
 
 /* Streams run at the same time: each has a clock, and a wait sets that of stream 0 to the time when
- * what it waits for is done. What stream 0 runs on another resource takes both. */
+ * what it waits for is done. A run of stream 0 on another resource occupies both. */
 struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
                                          const struct ul_plan *plan)
 {

@@ -80,8 +80,8 @@ static bool is_run(const struct ul_checker *c, uint32_t p)
     return c->plan->positions[p].kind == UL_PLAN_RUN;
 }
 
-/* A step runs where others wait for it, or on the stream of its resource; on one that a row says is
- * another's, nothing else runs. */
+/* A step runs where others wait for it, or on the stream of its resource; a stream that belongs to
+ * another resource runs nothing else. */
 static enum ul_status resource_shape(const struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];

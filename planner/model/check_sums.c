@@ -235,8 +235,8 @@ static enum ul_status packing_check(const struct ul_checker *c)
 
 /* ---- Costs ---- */
 
-/* A wait for a run takes as long as the row of its stream says, if that computes, or the first
- * other row that does, if the stream has none. */
+/* The cost of a wait for a run: the latency of its stream's row, if that computes; if the stream
+ * has no row, that of the first other row that computes. */
 static uint64_t wait_duration(const struct ul_checker *c, const struct ul_plan_position *awaited)
 {
     uint64_t cost = 0;
@@ -252,8 +252,8 @@ static uint64_t wait_duration(const struct ul_checker *c, const struct ul_plan_p
     return cost;
 }
 
-/* What a position takes by itself: a run at its first substep; a transfer by its engine; a wait for
- * a run the cost of waiting. */
+/* The time of a position alone: a run at its first substep; a transfer by its engine; a wait for a
+ * run the cost of waiting. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
 {
     uint64_t scaled, sum;
@@ -278,7 +278,7 @@ static uint64_t finish_of(const struct ul_checker *c)
     uint64_t stream_end[UL_LIMIT_STREAMS] = {0};
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
-        uint32_t queue = at->stream; /* what stream 0 runs elsewhere waits there, too */
+        uint32_t queue = at->stream; /* runs of stream 0 on another resource wait there too */
         if (at->kind == UL_PLAN_RUN && at->stream == 0)
             queue =
                 c->problem
@@ -299,8 +299,7 @@ static uint64_t finish_of(const struct ul_checker *c)
 }
 
 /* Checks claims about the cost under a budget; `steps_cost` is every step once by its fastest
- * alternative, for the resource that has most to do. A bound above that is only claimed by the
- * planner. */
+ * alternative, for the resource with the most work. The planner alone claims a bound above that. */
 static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t steps_cost)
 {
     const struct ul_plan *plan = c->plan;
@@ -328,7 +327,7 @@ static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t step
     return UL_OK;
 }
 
-/* What the steps take that one resource alone runs, where that is most. */
+/* The time of the steps that only one resource can run, for the busiest one. */
 static uint64_t busiest_cost(const struct ul_checker *c)
 {
     uint64_t *sums = UL_NEW_ARRAY(c->scratch, uint64_t, c->problem->resource_count), most = 0;

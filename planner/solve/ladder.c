@@ -172,7 +172,7 @@ struct climb {
     uint64_t persistent_bytes,
         staying_bytes; /* staying: persistent bytes that no transfer may move */
     bool has_alternatives;
-    bool is_asynchronous;   /* steps may run beside others */
+    bool is_asynchronous;   /* steps may run at the same time as others */
     bool keeps_values;      /* nothing is rewritten */
     struct box box;         /* what may become a rung */
     struct source *sources; /* of transfers, in addition to the base plan */
@@ -287,7 +287,7 @@ static enum ul_status sequence_pack(struct climb *c, struct ul_arena *scratch, b
     return status;
 }
 
-enum { OVERLAP_WORK = 1 << 18 }; /* of one sequence */
+enum { OVERLAP_WORK = 1 << 18 }; /* for one sequence */
 
 /* Packs a sequence of steps, run in these ways, and takes it into the ladder if it is good enough.
  */
@@ -304,7 +304,7 @@ static enum ul_status ways_offer(struct climb *c, const uint32_t *steps, uint32_
     ul_timeline_build(&scratch, c->problem, UL_ALIAS_ALL, &live);
     ul_account_live(&scratch, &live);
     live.cost = sequence_cost(c, steps, count, alternatives);
-    if (c->is_asynchronous) { /* with no byte more than one after the other */
+    if (c->is_asynchronous) { /* with no more bytes than one after the other */
         struct ul_effort effort = {.work_limit = OVERLAP_WORK};
         plan = (struct ul_plan){.alignment_bytes = live.alignment_bytes,
                                 .positions = live.positions,
@@ -1161,7 +1161,7 @@ static enum ul_status transfers_climb(struct climb *c, const struct rungs *r, ui
     bool moves = ul_transfer_space(c->problem) != UL_PLAN_NONE;
     if (!moves && !c->is_asynchronous)
         return UL_OK;
-    /* What runs beside others may take more than the runs alone. */
+    /* Steps that run at the same time may take more bytes than the runs alone. */
     uint64_t top_bytes = r->top_bytes;
     if (c->is_asynchronous && top_bytes < c->ladder->rungs[0].plan.order_lower_bound_bytes)
         top_bytes = c->ladder->rungs[0].plan.order_lower_bound_bytes;
@@ -1478,7 +1478,7 @@ static enum ul_status kept_climb(struct climb *c)
     return UL_OK;
 }
 
-/* The plan whose runs follow each other, where steps of the first run beside others. */
+/* The plan with the runs one after the other, where the first plan runs steps at the same time. */
 static enum ul_status base_make(struct climb *c, const struct ul_plan *first, struct ul_plan *base)
 {
     *base = *first;

@@ -152,8 +152,8 @@ static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_pr
     return UL_OK;
 }
 
-/* Lets steps of other resources run beside others, for the least cost there is, and then within the
- * fewest bytes, by halving, that it is met with. */
+/* Lets steps on other resources run at the same time as others, at the least cost, and then within
+ * the fewest bytes for that cost, found by halving. */
 static enum ul_status resources_use(struct ul_arena *arena, const struct ul_problem *problem,
                                     const struct ul_plan_options *options, struct ul_plan *plan,
                                     struct ul_diag *diag)

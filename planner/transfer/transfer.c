@@ -34,7 +34,7 @@ struct trial {
     struct ul_transfer_model *model;
     bool *chosen;
     uint64_t *live_bytes;
-    bool is_asynchronous; /* steps may run beside others, too */
+    bool is_asynchronous; /* steps may run at the same time as others, too */
 };
 
 static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
@@ -95,7 +95,7 @@ static void ways_try(struct trial *t)
     }
 }
 
-/* Where nothing moves, the runs are all that there is. */
+/* Where nothing moves, the job is only its runs. */
 static void overlap_try(struct ul_arena *arena, struct ul_transfer *job)
 {
     struct ul_plan plan = *job->runs;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs beside a sequence of runs: steps of other resources, and the copies of values that wait
- * in another space.
+/* Adds to a sequence of runs what runs at the same time: steps on other resources, and copies of
+ * values that wait in another space.
  *
- * Invariants: what is found runs the same steps, and where values move in the same order but for
- * steps of other resources; its live sum of space 0 is
- * within the limit, as ul_timeline_build and ul_account_live have it, and what lies in the other
- * space within the room there, before packing.
- * Ownership: what is found lives in the arena handed in. Units: bytes, each range rounded up to the
- * plan's alignment; costs as the problem has them.
- */
+ * Invariants: the result runs the same steps, and where values move in the same order except for
+ * steps on other resources; its live sum in space 0, by ul_timeline_build and ul_account_live, is
+ * within the limit, and its bytes in the other space are within the room there, before packing.
+ * Ownership: the result lives in the arena passed in. Units: bytes, each range rounded up to the
+ * plan's alignment; costs as in the problem. */
 #ifndef UL_PLANNER_TRANSFER_H
 #define UL_PLANNER_TRANSFER_H
 
@@ -32,14 +30,14 @@ struct ul_transfer {
 uint32_t ul_transfer_space(const struct ul_problem *problem);
 /* Fills the result: the cheapest of several tries. */
 void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job);
-/* The runs of a plan on stream 0, without all else. */
+/* Moves the runs of a plan to stream 0 and removes everything else. */
 void ul_transfer_only_runs(struct ul_arena *arena, struct ul_plan *plan);
 
 /* transfer_overlap.c */
 
-/* Gives `plan`, of which the positions and the alignment are known, positions that cost less where
- * steps of other resources run beside others, with the live sum of space 0 within the limit. Sets
- * the cost and the live sum, also where the positions stay. */
+/* Gives `plan`, whose positions and alignment are known, positions that cost less where steps on
+ * other resources run at the same time, with the live sum of space 0 within the limit. Sets the
+ * cost and the live sum, also where the positions stay. */
 void ul_transfer_overlap(struct ul_arena *arena, const struct ul_problem *problem,
                          uint64_t limit_bytes, struct ul_effort *effort, struct ul_plan *plan);
 

@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-/* The queues: of saves, and of loads where they run beside each other. */
+/* The queues: of saves, and of loads where they run at the same time. */
 enum { OUT, IN, QUEUE_COUNT };
 
 struct op {
@@ -37,10 +37,11 @@ struct scheduler {
     uint64_t *live_bytes; /* by position, with values that are loaded early */
     struct op *ops;
     uint32_t op_count;
-    uint32_t *by_boundary, *first; /* operations by where they are issued; count + 2 entries */
-    uint32_t *queue[QUEUE_COUNT];  /* operations as issued */
+    uint32_t *by_boundary,
+        *first; /* operations by the boundary where they are issued; count + 2 entries */
+    uint32_t *queue[QUEUE_COUNT]; /* operations in the order of issue */
     uint32_t queued[QUEUE_COUNT];
-    uint32_t done[QUEUE_COUNT]; /* of these, so many have been waited for */
+    uint32_t done[QUEUE_COUNT]; /* how many of these have been waited for */
     bool is_duplex;
     struct ul_plan *plan;
 };
