@@ -40,8 +40,9 @@ ROOMS = {
         "emit": "program kernel",
         "c": "emit program kernel",
         "cpu": "program kernel",
-        "cuda": "emit program kernel",
-        ".": "kernel program emit c cpu cuda",
+        "device": "program kernel",
+        "cuda": "device emit program kernel",
+        ".": "kernel program emit c cpu device cuda",
     },
     "ir": {
         "ops": ".",
