@@ -103,6 +103,13 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
     ul_text_printf(emitter->text, "    ul_offload_wait(run, %u);\n", number);
 }
 
+/* Each step is done where it begins. */
+static void put_join(struct ul_emitter *emitter, uint32_t position, bool joins)
+{
+    UL_ASSERT(!joins);
+    ul_text_printf(emitter->text, "    UL_STEP(run, %u);\n", position);
+}
+
 /* A function for each entry point that has steps. */
 static void put_entries(struct ul_emitter *emitter)
 {
@@ -477,6 +484,7 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                                                      .put_step = put_step,
                                                      .put_transfer = put_transfer,
                                                      .put_wait = put_wait,
+                                                     .put_join = put_join,
                                                      .put_branch = put_branch,
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_c_put_library,

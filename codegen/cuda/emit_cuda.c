@@ -194,11 +194,10 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
     ul_text_printf(emitter->text, "    ul_cuda_await(run, %u);\n", number);
 }
 
-static void put_join(struct ul_emitter *emitter, uint32_t position)
+static void put_join(struct ul_emitter *emitter, uint32_t position, bool joins)
 {
-    ul_text_printf(emitter->text,
-                   "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n    ul_cuda_join(run);\n",
-                   position);
+    ul_text_printf(emitter->text, "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n%s", position,
+                   joins ? "    ul_cuda_join(run);\n" : "");
 }
 
 /* ---- kernels.cu ---- */

@@ -71,8 +71,8 @@ struct ul_emit_language {
      * on its stream, at a position or, with UL_PLAN_NONE, between two. */
     void (*put_transfer)(struct ul_emitter *emitter, uint32_t position);
     void (*put_wait)(struct ul_emitter *emitter, uint32_t position, uint32_t number);
-    /* Waits for all steps on another stream, at a position; NULL: there is one stream. */
-    void (*put_join)(struct ul_emitter *emitter, uint32_t position);
+    /* At a position, waits for all steps on another stream; `joins`: there are some. */
+    void (*put_join)(struct ul_emitter *emitter, uint32_t position, bool joins);
     /* Opens the block of a branch. */
     void (*put_branch)(struct ul_emitter *emitter, uint32_t region, uint32_t position);
     /* The address of a buffer of the caller's, as unsigned char *. */

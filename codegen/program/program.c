@@ -27,7 +27,12 @@ static void apply_whole(struct ul_builder *builder)
     if (base != NULL)
         builder->program->problem->base_cost = ul_problem_min_cost(base->problem);
     if (builder->options->target->traits.has_streams)
-        builder->program->problem->join_cost = (uint64_t)builder->options->profile->overhead_ns;
+        ul_problem_add_resource(
+            builder->program->problem,
+            &(struct ul_plan_resource){.kind = UL_PLAN_COMPUTE,
+                                       .stream = 1,
+                                       .latency_cost =
+                                           (uint64_t)builder->options->profile->overhead_ns});
 }
 
 /* The printed text shows best whether a kernel holds a float: a scale that is known at compile time
@@ -107,15 +112,15 @@ static void add_offload(struct ul_program *program)
     const struct ul_program_options *options = &program->options;
     const struct ul_program_offload *offload = &options->offload;
     bool is_file = offload->file != NULL;
-    uint32_t id = ul_problem_add_space(
-        program->problem, is_file ? "offload: file" : "offload: host", offload->capacity_bytes);
-    struct ul_plan_space *space = &program->problem->spaces[id];
     double rate = ul_profile_transfer_rate(options->profile, is_file);
+    const struct ul_plan_offload space = {.name = is_file ? "offload: file" : "offload: host",
+                                          .capacity_bytes = offload->capacity_bytes,
+                                          .bandwidth_mb =
+                                              rate * 1e3 < 1 ? 1 : (uint64_t)(rate * 1e3),
+                                          .latency_cost = LATENCY_NS,
+                                          .duplex = options->target->traits.memory_is_separate};
+    uint32_t id = ul_problem_add_offload(program->problem, &space);
     UL_ASSERT(id == UL_PROGRAM_OFFLOAD);
-    space->transfers = true;
-    space->bandwidth_mb = rate * 1e3 < 1 ? 1 : (uint64_t)(rate * 1e3);
-    space->latency_cost = LATENCY_NS;
-    space->duplex = options->target->traits.memory_is_separate;
 }
 
 static struct ul_program *program_new(struct ul_arena *arena, const struct ul_graph *graph,

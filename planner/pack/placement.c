@@ -164,8 +164,7 @@ static enum ul_status space_place(struct placement *l, const struct ul_plan_opti
     struct ul_pack_options pack = {.method = options->pack,
                                    .work_limit = options->work_limit,
                                    .time_limit_seconds = options->time_limit_seconds};
-    if (l->problem->spaces[space]
-            .transfers) { /* there is no use in taking fewer bytes than there are */
+    if (ul_problem_engine(l->problem, space, false) != NULL) { /* less is of no use */
         enum { OTHER_WORK = 1 << 16 };
         uint64_t capacity = l->problem->spaces[space].capacity_bytes;
         pack.capacity_bytes = capacity;

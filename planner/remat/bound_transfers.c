@@ -58,13 +58,9 @@ static uint64_t set_cost(const struct bounder *b, const uint64_t *set)
 /* For a value by its bytes, without bytes that alignment may have added. */
 static uint64_t copy_cost(const struct bounder *b, uint32_t bit)
 {
-    const struct ul_plan_space *space = b->job->space;
     uint64_t bytes = b->problem->size[bit], padding = b->job->alignment_bytes - 1;
     bytes = bytes > padding ? bytes - padding : 0;
-    if (space->bandwidth_mb == 0)
-        return space->latency_cost;
-    return ul_size_add_saturating(space->latency_cost,
-                                  ul_size_mul_saturating(bytes, 1000) / space->bandwidth_mb);
+    return ul_resource_cost(b->job->engine, bytes);
 }
 
 /* ---- One step ---- */

@@ -130,8 +130,8 @@ void ul_remat_backward_run(struct ul_remat_exact *job);
 
 struct ul_bound_transfers {
     const struct ul_solve_graph *graph;
-    const struct ul_plan_space *space; /* takes the values of all nodes */
-    uint64_t alignment_bytes;          /* divides the sizes of nodes */
+    const struct ul_plan_resource *engine; /* moves the values of all nodes */
+    uint64_t alignment_bytes;              /* divides the sizes of nodes */
     uint64_t budget_bytes;
     uint64_t known_cost; /* of a schedule within the budget */
 };

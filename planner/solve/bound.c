@@ -7,8 +7,10 @@
  * graph of a problem that is no harder: each step costs its cheapest alternative's time and takes
  * the minimum scratch of all. Where values may move to another space, copies replace repeats:
  * bound_transfers.c uses the same graph, in which persistent values that may move take nothing.
- * Left undone: problems whose graph may have more bytes than a plan needs (values that several
- * steps write, steps that make several values, regions); there only steps are counted. */
+ * Where steps run on several resources, no plan takes less than what one of them has to do.
+ * Left undone: repeats of such problems; problems whose graph may have more bytes than a plan needs
+ * (values that several steps write, steps that make several values, regions); there only steps are
+ * counted. */
 #include "planner/model/optional.h"
 #include "planner/model/problem_graph.h"
 #include "planner/remat/remat.h"
@@ -128,9 +130,11 @@ static struct repeats transfers_bound(const struct ul_problem *problem,
 {
     uint64_t base_cost = ul_solve_base_cost(graph);
     struct repeats found = {.cost = 0};
+    const struct ul_plan_resource *engine =
+        ul_problem_engine(problem, ul_transfer_space(problem), false);
     base_leave(problem, alignment_bytes, graph);
     const struct ul_bound_transfers job = {.graph = graph,
-                                           .space = &problem->spaces[ul_transfer_space(problem)],
+                                           .engine = engine,
                                            .alignment_bytes = alignment_bytes,
                                            .budget_bytes = budget_bytes,
                                            .known_cost = base_cost + limit};
@@ -180,10 +184,11 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
 {
     struct ul_arena scratch;
     UL_ASSERT(budget_bytes > 0);
-    plan->cost_bound = ul_problem_min_cost(problem);
+    const uint64_t steps_cost = ul_problem_cost_bound(problem);
+    plan->cost_bound = steps_cost;
     plan->cost_bound_method = NULL;
     UL_ASSERT(plan->cost_bound <= plan->cost);
-    if (plan->fits && plan->cost > plan->cost_bound) {
+    if (plan->fits && plan->cost > plan->cost_bound && !ul_problem_is_asynchronous(problem)) {
         ul_arena_init(&scratch);
         struct repeats repeats = repeats_bound(&scratch, problem, plan->alignment_bytes,
                                                budget_bytes, plan->cost - plan->cost_bound);
@@ -192,8 +197,7 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
         ul_arena_done(&scratch);
     }
     UL_ASSERT(plan->cost_bound <= plan->cost);
-    UL_ASSERT((plan->cost_bound_method != NULL) ==
-              (plan->cost_bound > ul_problem_min_cost(problem)));
+    UL_ASSERT((plan->cost_bound_method != NULL) == (plan->cost_bound > steps_cost));
     bool is_least = plan->fits && plan->cost == plan->cost_bound;
     plan->optimal = is_least && problem->base_cost == 0;
     if (is_least || !plan->fits)
