@@ -39,10 +39,11 @@ ROOMS = {
         "program": "kernel",
         "emit": "program kernel",
         "c": "emit program kernel",
-        "cpu": "program kernel",
+        "process": "program kernel",
+        "cpu": "process program kernel",
         "device": "program kernel",
         "cuda": "device emit program kernel",
-        ".": "kernel program emit c cpu device cuda",
+        ".": "kernel program emit c process cpu device cuda",
     },
     "ir": {
         "ops": ".",
