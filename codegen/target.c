@@ -71,6 +71,11 @@ static const char *const plain_rooms[] = {"lib", "host", NULL};
 static const char *const cpu_rooms[] = {"lib", "host", "cpu", NULL};
 static const char *const cuda_rooms[] = {"lib", "host", "cuda", NULL};
 
+static const struct ul_target_library *const cpu_libraries[] = {&ul_nbits_library, &ul_dnnl_library,
+                                                                &ul_winograd_library, NULL};
+static const struct ul_target_library *const cuda_libraries[] = {&ul_cublaslt_library,
+                                                                 &ul_cudnn_library, NULL};
+
 static const struct ul_target targets[] = {
     {.traits = {.name = "c",
                 .summary = "portable C99, no library",
@@ -98,7 +103,8 @@ static const struct ul_target targets[] = {
                 .tile_bytes = 512 * 1024},
      .compiler = &cc,
      .runtime_rooms = cpu_rooms,
-     .open_library = ul_dnnl_open_library,
+     .libraries = cpu_libraries,
+     .libraries_name = "oneDNN",
      .print = print_c,
      .print_schedule = print_schedule_c,
      .sum_orders = orders_c,
@@ -129,7 +135,8 @@ static const struct ul_target targets[] = {
                 .sorts_batches = true},
      .compiler = &nvcc,
      .runtime_rooms = cuda_rooms,
-     .open_library = ul_cuda_open_library,
+     .libraries = cuda_libraries,
+     .libraries_name = "CUDA libraries",
      .print = print_cuda,
      .print_schedule = print_schedule_cuda,
      .sum_orders = orders_cuda,

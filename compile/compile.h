@@ -78,10 +78,11 @@ struct ul_compile {
     bool is_root;             /* part of another compile, which joins its graph with others */
     uint64_t weight_elements; /* elements of parameters in the model as it is read */
     struct ul_profile profile;
-    struct ul_training training;             /* set where options.train is */
-    const struct ul_target_library *library; /* the target's library; NULL: it has none */
-    const struct ul_compile *earlier; /* outlives this compile, which reuses its library and, where
-                                         it needs the same, the graph that it has read; or NULL */
+    struct ul_training training;          /* set where options.train is */
+    const struct ul_libraries *libraries; /* the target's libraries; NULL: it has none */
+    const struct ul_compile
+        *earlier;      /* outlives this compile, which reuses its libraries and, where
+                          it needs the same, the graph that it has read; or NULL */
     const char *cudnn; /* "on", "found", "not found" or "off"; NULL: the target has none */
     struct ul_program *program;
     struct ul_arena **adopted; /* arenas of variants that it has taken over */

@@ -448,7 +448,7 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
     put_edges(emitter, big);
 }
 
-const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)
+const char *ul_emit_set_up_text(struct ul_emitter *emitter)
 {
     uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
     if (emitter->program->entries[set_up].input_count == 0)
@@ -461,7 +461,29 @@ const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)
         "begins\n"
         " * anew. A NULL one stays as it is. */\n"
         "int %s_set_up(%s, const void *const *inputs, struct ul_failure *failure);\n\n",
-        ul_emit_root_prefix(emitter), handle);
+        ul_emit_root_prefix(emitter), emitter->language->handle);
+}
+
+static void put_entry(struct ul_emitter *emitter, const char *name, uint32_t entry, const char *to)
+{
+    bool is_run = entry == UL_PROGRAM_RUN;
+    ul_text_printf(emitter->text,
+                   "int %s_%s(%s, const void *const *from,%s%sstruct ul_failure *failure)\n{\n"
+                   "    return (int)",
+                   ul_emit_root_prefix(emitter), name, emitter->language->handle,
+                   is_run ? " void *const *to," : "",
+                   is_run || !emitter->language->runs_on_host ? "\n    " : " ");
+    emitter->language->put_entry(emitter, ul_emit_root_model(emitter),
+                                 ul_emit_root_entry(emitter, entry), to);
+    ul_text_put(emitter->text, ";\n}\n\n");
+}
+
+void ul_emit_root_functions(struct ul_emitter *emitter)
+{
+    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
+    put_entry(emitter, "run", UL_PROGRAM_RUN, "to");
+    if (emitter->program->entries[set_up].input_count > 0)
+        put_entry(emitter, "set_up", UL_PROGRAM_SET_UP, "NULL");
 }
 
 void ul_emit_main_c(struct ul_emitter *emitter)

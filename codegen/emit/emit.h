@@ -18,8 +18,8 @@ struct ul_emit_options {
     const char *cc;           /* for the Makefile: the target's compiler */
     const char *cflags;
     const char *march; /* "native", or NULL: none */
-    /* The target's library: "" or " -I...", "" or " -L..." */
-    const char *onednn_cflags, *onednn_libs;
+    /* Where the target's library is: "" or " -I...", "" or " -L..." */
+    const char *library_cflags, *library_links;
     bool weights_beside; /* in PROGRAM.weights, not appended to the program */
 };
 

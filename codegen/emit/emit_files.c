@@ -313,7 +313,7 @@ static enum ul_status add_room(struct ul_emitter *emitter, const char *room)
                            "cmake --install, or set ULLAGE_RUNTIME to its runtime folder",
                            from, strerror(errno));
     for (int i = 0; i < count; i++) {
-        if (emitter->language->takes_file(emitter, entries[i]->d_name))
+        if (ul_emit_takes_file(emitter, entries[i]->d_name))
             add_name(emitter, ul_arena_copy_string(emitter->arena, entries[i]->d_name));
         free(entries[i]);
     }

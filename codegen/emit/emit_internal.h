@@ -4,6 +4,7 @@
 #define UL_EMIT_INTERNAL_H
 
 #include "codegen/emit/emit.h"
+#include "codegen/program/library.h"
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
@@ -70,19 +71,20 @@ struct ul_emit_language {
      * on its stream, at a position or, with UL_PLAN_NONE, between two. */
     void (*put_transfer)(struct ul_emitter *emitter, uint32_t position);
     void (*put_wait)(struct ul_emitter *emitter, uint32_t position, uint32_t number);
-    /* Waits for all steps on another stream, at a position; NULL: there is one stream. */
-    void (*put_join)(struct ul_emitter *emitter, uint32_t position);
+    /* At a position, waits for all steps on another stream; `joins`: there are some. */
+    void (*put_join)(struct ul_emitter *emitter, uint32_t position, bool joins);
     /* Opens the block of a branch. */
     void (*put_branch)(struct ul_emitter *emitter, uint32_t region, uint32_t position);
     /* The address of a buffer of the caller's, as unsigned char *. */
     void (*put_buffer)(struct ul_emitter *emitter, struct ul_emit_place place);
-    /* After the table of calls, where there are any: the libraries that run them. */
+    /* Behind the table of calls, where there are any: the libraries that are set up for them. */
     void (*put_libraries)(struct ul_emitter *emitter);
     /* The part of the constant description that runs the program: fields of struct ul_model. */
     void (*put_runner)(struct ul_emitter *emitter);
-    /* Whether the program needs this source of the runtime, which is in one of the target's rooms;
-     * headers follow from includes. */
-    bool (*takes_file)(const struct ul_emitter *emitter, const char *name);
+    const char *handle; /* what functions of a model take first, as C declares it */
+    /* The call that runs an entry of a model with inputs `from`, and outputs `to` or NULL. */
+    void (*put_entry)(struct ul_emitter *emitter, const char *model, uint32_t entry,
+                      const char *to);
     struct ul_emit_build (*build)(const struct ul_emitter *emitter);
 };
 
@@ -119,11 +121,15 @@ struct ul_emitter {
     uint32_t joint_count, joint_capacity;
     struct ul_emit_transfer *transfers; /* by position, for transfers */
     uint32_t transfer_count;
-    uint32_t *call_numbers;       /* by call of the program: its index in the table, or UL_NONE */
-    uint32_t call_count;          /* calls that the plan runs */
-    bool needs_library;           /* some of them are not the runtime's own */
-    bool *runs_kernel;            /* by kernel of the program: the plan runs it */
-    uint32_t weight_count;        /* scratch for counting */
+    uint32_t *call_numbers; /* per call of the program: its place in the table, or UL_NONE */
+    uint32_t call_count;    /* that the plan runs */
+    const struct ul_target_library *library; /* of those that the runtime does not compute itself;
+                                                NULL: it computes all */
+    const char *packer;                      /* the function that packs weights as they want them */
+    bool has_tails;               /* some have post-operations that are not the library's */
+    bool has_scales;              /* some of their scales are weights */
+    bool *runs_kernel;            /* per kernel of the program: the plan does */
+    uint32_t weight_count;        /* scratch of counting */
     const struct ul_pack **packs; /* distinct layouts of weights */
     uint32_t pack_count, pack_capacity;
     /* of the weights, set by ul_emit_weights */
@@ -180,9 +186,10 @@ uint32_t ul_emit_root_entry(const struct ul_emitter *emitter, uint32_t entry);
 const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
 /* model.h up to its functions; ul_emit_header_end writes what follows them. */
 void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
-/* model.h's declaration of <prefix>_set_up; empty where no input is kept. `handle` declares the
- * arena or context. */
-const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle);
+/* model.h's declaration of <prefix>_set_up, or nothing where no input is kept. */
+const char *ul_emit_set_up_text(struct ul_emitter *emitter);
+/* The functions by which a root runs. */
+void ul_emit_root_functions(struct ul_emitter *emitter);
 void ul_emit_main_c(struct ul_emitter *emitter);
 
 /* emit_offload.c */
@@ -201,15 +208,15 @@ const char *ul_emit_transfer_name(const struct ul_emitter *emitter, uint32_t pos
 void ul_emit_find_functions(struct ul_emitter *emitter);
 /* The number in the table of a step's call, as the plan runs it. */
 uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step);
-/* Whether the plan runs any convolution by Winograd's method. */
-bool ul_emit_has_winograd(const struct ul_emitter *emitter);
-/* Whether the plan runs the runtime's own product of weights of a few bits. */
-bool ul_emit_has_nbits(const struct ul_emitter *emitter);
 void ul_emit_calls(struct ul_emitter *emitter);
-/* Whether some call has post-operations that are not the library's. */
-bool ul_emit_has_tails(const struct ul_emitter *emitter);
-/* Whether some of their scales are weights. */
-bool ul_emit_has_scales(const struct ul_emitter *emitter);
+/* Some call is the library's. */
+bool ul_emit_uses(const struct ul_emitter *emitter, const struct ul_target_library *library);
+/* Whether the program is made of this source of the runtime, which is in one of the target's rooms:
+ * it belongs to no library, or a call wants it. Headers come as they are included. */
+bool ul_emit_takes_file(const struct ul_emitter *emitter, const char *name);
+/* Sources that belong to libraries and that calls want, with a blank in front of each: those that
+ * are compiled for the processor, or the others. */
+const char *ul_emit_library_files(const struct ul_emitter *emitter, bool native);
 /* Some arguments of a step that is a call, as an array `args`; and its scratch, or NULL. */
 void ul_emit_call_args(struct ul_emitter *emitter, const struct ul_program_step *step,
                        uint32_t count, uint32_t position);
@@ -220,11 +227,10 @@ uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pa
 
 /* emit_training.c: the description of training. */
 void ul_emit_training(struct ul_emitter *emitter);
-/* model.h's declarations for training; empty where the program does not train. `handle` declares
- * the arena or context. */
-const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle);
+/* model.h's declarations of its training, or nothing where it does not train. */
+const char *ul_emit_training_text(struct ul_emitter *emitter);
 /* Their definitions, likewise. */
-void ul_emit_training_functions(struct ul_emitter *emitter, const char *handle);
+void ul_emit_training_functions(struct ul_emitter *emitter);
 
 /* emit_library.c: the functions that describe a library, and how callers in any language begin and
  * end. */

@@ -81,7 +81,7 @@ void ul_emit_transfer(struct ul_emitter *emitter, uint32_t entry, uint32_t posit
     if (at->kind == UL_PLAN_WAIT) {
         const struct ul_plan_position *awaited = &emitter->plan->positions[at->awaited];
         if (awaited->kind == UL_PLAN_RUN) {
-            language->put_join(emitter, position);
+            language->put_join(emitter, position, awaited->stream != 0);
             return;
         }
         uint32_t stream = awaited->stream;

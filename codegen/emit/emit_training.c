@@ -285,8 +285,9 @@ static uint64_t checkpoint_bytes(const struct ul_emitter *emitter)
     return bytes;
 }
 
-const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle)
+const char *ul_emit_training_text(struct ul_emitter *emitter)
 {
+    const char *handle = emitter->language->handle;
     const char *prefix = emitter->options->prefix;
     struct ul_text text;
     if (emitter->program->options.training == NULL)
@@ -306,9 +307,9 @@ const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle
     return text.data;
 }
 
-void ul_emit_training_functions(struct ul_emitter *emitter, const char *handle)
+void ul_emit_training_functions(struct ul_emitter *emitter)
 {
-    const char *prefix = emitter->options->prefix;
+    const char *prefix = emitter->options->prefix, *handle = emitter->language->handle;
     const char *name = strrchr(handle, '*') + 1;
     if (emitter->program->options.training == NULL)
         return;

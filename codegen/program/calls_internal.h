@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of nodes as calls of a numerical library.
  *
- * library.c describes a group as one call, from the graph alone; the target's library says whether
- * it has an implementation that a plan can hold, and completes the call: dnnl.c asks oneDNN itself,
- * cuda_calls.c knows what cuBLASLt and cuDNN take. A call is an anchor (convolution, matrix
- * product, mean pooling) of f32, however it is stored, or of 8-bit integers, followed by
- * post-operations; everything else is a kernel of our own.
+ * library.c says what a group would be as one call, from the graph alone; the target's libraries
+ * are asked in turn whether they have an implementation that a plan can hold, and the first that
+ * has completes the call: dnnl.c asks oneDNN itself, cuda_calls.c knows what cuBLASLt and cuDNN
+ * take. A call is an anchor (convolution, matrix product, mean pooling) of f32, however it is
+ * stored, or of 8-bit integers, and what follows it as post-operations; everything else is a kernel
+ * of our own.
  *
  *      Conv -> Add (residual) -> Relu            convolution, bias, sum, relu
  *      MatMul -> Add (constant) -> Gelu          product, bias, gelu
@@ -26,6 +27,7 @@ enum { UL_CALL_SRC, UL_CALL_WEIGHTS, UL_CALL_BIAS, UL_CALL_DST, UL_CALL_FIRST_PO
 
 struct ul_group_call {
     struct ul_call call;
+    const struct ul_target_library *library; /* that answered */
     uint32_t arg_count;
     ul_value_id args[UL_CALL_ARGS]; /* as ul_library_run takes them; UL_NONE: absent */
     ul_value_id residual;           /* the value that UL_POST_SUM adds to, or UL_NONE */
@@ -56,22 +58,21 @@ void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack);
 struct ul_piece {
     const struct ul_call *whole;
     uint64_t whole_product_count;
-    int64_t offset; /* of its first result in the whole's, in elements */
-    bool unproven;  /* it suffices that nothing speaks against it: nothing is computed */
+    int64_t offset; /* of the first result from that of the whole, in elements */
+    bool unproven;  /* it is enough that nothing speaks against it: nothing is computed */
+    const struct ul_graph *graph; /* that the piece is a node of */
+    ul_node_id node;
 };
-/* Whether that step has an alternative by Winograd's method. */
-bool ul_whole_is_faster(const struct ul_whole *whole, const struct ul_graph *graph,
-                        ul_node_id node);
-/* The call of that step, which is its first alternative; NULL: it is no call. */
-const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct ul_graph *graph,
-                                    ul_node_id node);
+/* Whether that step has an alternative, behind the first, by the library. */
+bool ul_whole_has_other(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node,
+                        const struct ul_target_library *library);
+/* The call of that step, as its first alternative; NULL: it is none. */
+const struct ul_program_call *ul_whole_call(const struct ul_whole *whole,
+                                            const struct ul_graph *graph, ul_node_id node);
 bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node);
-/* Sets where the call of a node that is a piece begins between the tiles that the whole has by
- * Winograd's method. False: it is cut along an axis without tiles. */
-bool ul_piece_cut_tiles(const struct ul_graph *graph, ul_node_id node, struct ul_call *call);
-/* Completes the call of a node of the split graph so that it has the bits of the whole's call,
- * where these are known (chosen_at_start). False: this cannot be shown. `unproven` as in struct
- * ul_piece. */
+/* Has the library complete the call of a node of the split graph, so that it has the bits of that
+ * of the whole, where the whole has any that are known (chosen_at_start). False: it is not shown
+ * to, or the whole is another library's. `unproven` as in struct ul_piece. */
 bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_library *library,
                      const struct ul_graph *graph, ul_node_id node, bool unproven,
                      struct ul_group_call *call);
@@ -85,28 +86,28 @@ uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *bloc
 
 struct ul_calls {
     struct ul_group_call **by_node; /* by the last node of a group; NULL: no call */
-    struct ul_group_call **faster;  /* the same by Winograd's method; NULL: none */
-    const struct ul_pack **packs; /* by value: the layout that a weight's calls want; NULL: plain */
-    uint32_t *positions;          /* by node, in the order of execution */
-    ul_node_id *spares; /* by the last node of a call: another node whose result it may form too; or
-                           UL_NONE */
-    ul_node_id *reader_of; /* by such a call: the reader of its sums that comes before it in the
-                              graph; or UL_NONE */
+    struct ul_group_call **faster;  /* the same by another library, in the next place; or NULL */
+    const struct ul_pack **packs;   /* by value: how a weight's calls want it; NULL: plain */
+    uint32_t *positions;            /* by node, as they run */
+    ul_node_id *spares;    /* by the last node of a call: the node whose result it may form,
+                              too; or UL_NONE */
+    ul_node_id *reader_of; /* by such a call: what reads its sums, and stands before it in
+                              the graph; or UL_NONE */
     bool *is_spared;       /* by node: a call may form its result */
     bool *is_behind;       /* by node: it becomes a step after such a call */
     bool changed;
 };
-/* kept.c: removes the calls for which the library keeps too much outside the buffer. */
+/* kept.c: takes back the calls for which a library keeps too much beside the buffer. */
 void ul_calls_bound_kept(struct ul_arena *arena, const struct ul_graph *graph,
-                         const struct ul_target_library *library, struct ul_calls *calls);
+                         struct ul_calls *calls);
 
 /* Whether the number of its rounds does not depend on data. */
 bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop);
-/* Chooses the calls of a graph with groups; `library` NULL: none. `whole`: the program of the graph
- * before it was split, whose choice holds; or NULL. UL_UNSUPPORTED where an axis is longer than the
- * library can count. */
+/* Chooses the calls of a graph with groups; `libraries` NULL: none. `whole`: of the graph before it
+ * was split, whose choice stands; or NULL. UL_UNSUPPORTED where an axis is longer than the library
+ * can count. */
 enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph,
-                               const bool *escapes, const struct ul_target_library *library,
+                               const bool *escapes, const struct ul_libraries *libraries,
                                const struct ul_whole *whole, struct ul_calls *calls,
                                struct ul_diag *diag) UL_MUST_CHECK;
 

@@ -78,18 +78,19 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     return UL_OK;
 }
 
-uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call)
+uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call,
+                              const struct ul_target_library *library)
 {
     struct ul_program *program = builder->program;
     UL_ASSERT(call->implementation != NULL);
     for (uint32_t i = 0; i < program->call_count; i++) {
-        if (memcmp(&program->calls[i], call, sizeof *call) == 0)
+        if (memcmp(program->calls[i].call, call, sizeof *call) == 0)
             return i;
     }
-    uint32_t capacity = program->call_capacity;
     UL_GROW(builder->arena, program->calls, program->call_count, program->call_capacity);
-    UL_GROW(builder->arena, program->call_places, program->call_count, capacity);
-    program->calls[program->call_count] = *call;
-    program->call_places[program->call_count] = UL_PLAN_NONE;
+    program->calls[program->call_count] =
+        (struct ul_program_call){.call = ul_arena_copy(builder->arena, call, sizeof *call),
+                                 .library = library,
+                                 .kept_place = UL_PLAN_NONE};
     return program->call_count++;
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns a group of nodes into a step: a kernel of ours or a call of the target's library, or both
- * where only the start of the program shows whether the library has the call. */
+/* A group of nodes becomes a step: a kernel of ours or a call of a library, or both
+ * where nobody knows before the program starts whether the library has the call. */
 #include "codegen/kernel/contract.h"
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
 #include "ir/op.h"
 #include "ir/view.h"
-#include "runtime/lib/ul_nbits.h"
-#include "runtime/lib/ul_winograd.h"
 
 #include <string.h>
 
@@ -39,14 +37,14 @@ static bool is_sure_piece(const struct ul_builder *builder, ul_node_id node, uin
  * program starts. */
 static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, uint32_t kernel)
 {
-    const struct ul_call *call = ul_whole_call(builder->whole, builder->graph, node);
-    if (call == NULL ? is_sure_piece(builder, node, kernel)
-                     : builder->options->library->chosen_at_start)
+    const struct ul_program_call *call = ul_whole_call(builder->whole, builder->graph, node);
+    if (call == NULL ? is_sure_piece(builder, node, kernel) : call->library->chosen_at_start)
         return UL_OK;
-    return ul_diag_set(
-        builder->diag, UL_UNSUPPORTED, "%s is not sure to add in the order of all of it at once%s",
-        ul_node_describe(builder->graph, node, builder->arena),
-        call != NULL && ul_call_is_winograd(call) ? "; it may be with --conv direct" : "");
+    const char *without = call != NULL ? call->library->without : NULL;
+    return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                       "%s is not sure to add in the order of all of it at once%s%s",
+                       ul_node_describe(builder->graph, node, builder->arena),
+                       without != NULL ? "; it may be with " : "", without != NULL ? without : "");
 }
 
 /* ---- Calls ---- */
@@ -82,12 +80,13 @@ static struct ul_program_step call_step(struct ul_builder *builder,
                                         const struct ul_group_call *call, ul_node_id last)
 {
     struct ul_program_step step = {.kind = UL_STEP_CALL, .node = last};
-    const char *plan_name = builder->options->library->plan_name;
-    step.kernel = ul_function_add_call(builder, &call->call);
-    step.beside = ul_place_of_kept(builder, step.kernel);
+    const char *plan_name = call->library->plan_name;
+    step.kernel = ul_function_add_call(builder, &call->call, call->library);
+    ul_place_add_library(builder, step.kernel);
+    step.beside = builder->program->calls[step.kernel].kept_place;
     step.implementation = call->call.implementation;
     step.scratch_bytes = call->call.scratch_bytes;
-    if (!ul_call_is_own(&call->call) && plan_name != NULL)
+    if (plan_name != NULL)
         step.implementation =
             ul_arena_printf(builder->arena, "%s %s", plan_name, call->call.implementation);
     ul_step_init_args(builder, &step, call->arg_count + 1);
@@ -206,7 +205,7 @@ static void add_other(struct ul_builder *builder, struct ul_program_step *step,
 static void add_leaner(struct ul_builder *builder, const struct ul_group_call *call,
                        struct ul_program_step *step)
 {
-    const struct ul_target_library *library = builder->options->library;
+    const struct ul_target_library *library = call->library;
     struct ul_call lean = call->call;
     uint64_t own_bytes = step->own != NULL ? step->own->scratch_bytes : 0;
     double slowdown = 1;
@@ -218,7 +217,7 @@ static void add_leaner(struct ul_builder *builder, const struct ul_group_call *c
         slowdown *= more;
         struct ul_program_step other = *step;
         other.other_count = 0;
-        other.kernel = ul_function_add_call(builder, &lean);
+        other.kernel = ul_function_add_call(builder, &lean, library);
         other.scratch_bytes = lean.scratch_bytes > own_bytes ? lean.scratch_bytes : own_bytes;
         other.slowdown = slowdown;
         add_other(builder, step, &other);
@@ -231,7 +230,7 @@ static void add_spares(struct ul_builder *builder, const struct ul_group_call *c
                        struct ul_program_step *step)
 {
     enum { ALIGN = 64 };
-    const struct ul_target_library *library = builder->options->library;
+    const struct ul_target_library *library = call->library;
     uint64_t most = library->most != NULL ? library->most(library->context, &call->call) : 0;
     for (uint32_t i = 0; i < UL_SPARES; i++) {
         struct ul_call rich = call->call;
@@ -241,7 +240,7 @@ static void add_spares(struct ul_builder *builder, const struct ul_group_call *c
         struct ul_program_step other = *step;
         other.other_count = 0;
         other.spare_count = 0;
-        other.kernel = ul_function_add_call(builder, &rich);
+        other.kernel = ul_function_add_call(builder, &rich, library);
         other.scratch_bytes = rich.scratch_bytes;
         add_other(builder, step, &other);
         step->spare_count++;
@@ -272,7 +271,7 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
                               struct ul_program_step *step)
 {
     struct ul_program_step own;
-    if (builder->options->library->kept_bytes == NULL)
+    if (step->own != NULL) /* it stands beside the call in any case */
         return UL_OK;
     UL_TRY(kernel_step(builder, nodes, count, &own));
     if (!is_sure_piece(builder, nodes[count - 1], own.kernel) || overwrites_input(&own, builder))
@@ -310,7 +309,7 @@ static void lie_in_place(struct ul_builder *builder, ul_node_id id)
     UL_ASSERT(program->step_count > 0);
     const struct ul_program_step *call = &program->steps[program->step_count - 1];
     UL_ASSERT(call->kind == UL_STEP_CALL);
-    if (program->calls[call->kernel].slopes_of != UL_SLOPES_OF_NONE)
+    if (program->calls[call->kernel].call->slopes_of != UL_SLOPES_OF_NONE)
         ul_place_join(builder, node->outputs[0], base_of(builder, node->inputs[0]));
 }
 
@@ -341,8 +340,8 @@ static void fit_sums(struct ul_builder *builder, ul_node_id last, uint64_t own_b
 static struct ul_group_call taken_call(const struct ul_builder *builder, ul_node_id last,
                                        uint64_t own_bytes)
 {
-    const struct ul_target_library *library = builder->options->library;
     struct ul_group_call call = *builder->calls.by_node[last];
+    const struct ul_target_library *library = call.library;
     if (builder->options->training != NULL && library->trained != NULL)
         call.call.scratch_bytes = library->trained(library->context, &call.call, own_bytes);
     return call;
@@ -353,7 +352,7 @@ static enum ul_status make_call(struct ul_builder *builder, const ul_node_id *no
 {
     ul_node_id last = nodes[count - 1];
     const struct ul_group_call *faster = builder->calls.faster[last];
-    bool has_own = builder->options->library->chosen_at_start;
+    bool has_own = builder->calls.by_node[last]->library->chosen_at_start;
     struct ul_program_step other = {.scratch_bytes = 0};
     if (has_own)
         UL_TRY(kernel_step(builder, nodes, count, &other));
@@ -395,7 +394,7 @@ enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes,
     step.op = group_ops(builder, nodes, count);
     step.weigh_count = count_weighs(builder->graph, nodes, count);
     builder->program->uncalled_count += step.kind == UL_STEP_KERNEL &&
-                                        builder->options->library != NULL &&
+                                        builder->options->libraries != NULL &&
                                         multiplies_halves(builder->graph, nodes, count);
     ul_step_add(builder, &step, region);
     return UL_OK;

@@ -58,7 +58,7 @@ static void add_shared(const struct ul_program *program, const struct ul_program
 /* Whether the call launches a kernel that writes bits of slopes before the library's. */
 static bool has_mask(const struct ul_program *program, const struct ul_program_step *step)
 {
-    return ul_call_has_mask(&program->calls[step->kernel]) != 0;
+    return ul_call_has_mask(program->calls[step->kernel].call) != 0;
 }
 
 /* `launch_count`: the launches that this step adds to those that it shares. */

@@ -251,8 +251,8 @@ bool ul_group_call_is_exact(const struct ul_group_call *group)
     return call->dst.type != UL_CALL_I32 ||
            (call->kind != UL_CALL_DECONVOLUTION && call->bias.rank == 0 && call->post_count == 0 &&
             !ul_call_is_scaled(call) &&
-            (max_sum <= (uint64_t)1 << 24 || strncmp(call->implementation, "brg", 3) == 0 ||
-             strcmp(call->implementation, "cublaslt") == 0));
+            (max_sum <= (uint64_t)1 << 24 || group->library->is_exact == NULL ||
+             group->library->is_exact(call)));
 }
 
 void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack)

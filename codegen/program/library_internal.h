@@ -89,7 +89,17 @@ bool ul_describe_conversion(struct ul_describer *describer, const struct ul_node
 /* Adds the arguments for the source's zero point and the scales, after all others. */
 void ul_describe_last_args(struct ul_describer *describer);
 
-/* library_posts.c: the nodes after the anchor */
+/* libraries.c: what the runtime's own libraries know of a compile, and its functions of struct
+ * ul_target_library. */
+struct ul_own {
+    struct ul_arena *arena;
+    uint32_t thread_count;
+};
+enum ul_status ul_own_open(struct ul_arena *arena, const struct ul_program_options *options,
+                           struct ul_target_library *library, struct ul_diag *diag) UL_MUST_CHECK;
+bool ul_own_reopen(void *own, const struct ul_program_options *options);
+
+/* library_posts.c: what follows the anchor */
 bool ul_describe_posts(struct ul_describer *describer);
 /* Decides which post-operations the program does itself, after the library's. */
 void ul_describe_tail(struct ul_call *call);

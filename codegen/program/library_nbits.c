@@ -257,3 +257,40 @@ void ul_describe_stored_end(struct ul_call *call)
     call->kind = UL_CALL_NBITS;
     call->nbits.block = ul_nbits_depth(call);
 }
+
+/* ---- the row ---- */
+
+static bool answer(void *context, struct ul_group_call *group, bool pack)
+{
+    const struct ul_own *own = context;
+    struct ul_call *call = &group->call;
+    struct ul_nbits_cut cut;
+    if (call->kind != UL_CALL_NBITS || !pack || !ul_nbits_supports(call))
+        return false;
+    struct ul_pack *layout = UL_NEW(own->arena, struct ul_pack);
+    ul_nbits_cut_init(&cut, call, own->thread_count);
+    if (ul_nbits_is_window(call))
+        ul_nbits_pack_window(layout, &cut, call);
+    else
+        ul_nbits_pack(layout, &cut);
+    call->pack = layout;
+    call->layout = *layout;
+    call->implementation = call->nbits.by_bytes ? "ullage nbits int8" : "ullage nbits";
+    call->tail_count = 0; /* it does all itself */
+    call->scratch_bytes = cut.scratch_bytes;
+    UL_ASSERT(layout->size_bytes > 0);
+    return true;
+}
+
+static const struct ul_library_file files[] = {{.name = "ul_nbits.c", .is_native = true},
+                                               {.name = "ul_posts.c", .is_native = true},
+                                               {.name = NULL}};
+
+const struct ul_target_library ul_nbits_library = {.name = "weights of a few bits",
+                                                   .is_own = true,
+                                                   .own_code_bytes = 112 << 10, /* 101 KB of it */
+                                                   .symbol = "ul_nbits",
+                                                   .files = files,
+                                                   .open = ul_own_open,
+                                                   .reopen = ul_own_reopen,
+                                                   .answer = answer};

@@ -170,22 +170,30 @@ static uint32_t add_state(struct ul_builder *builder, const char *name, uint64_t
     return place_add(builder, UL_PLACE_STATE, UL_NONE, &value);
 }
 
-uint32_t ul_place_of_kept(struct ul_builder *builder, uint32_t call)
+struct ul_program_library *ul_program_library(const struct ul_program *program,
+                                              const struct ul_target_library *library)
 {
-    struct ul_program *program = builder->program;
-    const struct ul_target_library *library = builder->options->library;
-    UL_ASSERT(call < program->call_count);
-    if (library->kept_bytes == NULL || ul_call_is_own(&program->calls[call]) ||
-        program->call_places[call] != UL_PLAN_NONE)
-        return program->call_places[call];
-    if (program->library_place == UL_PLAN_NONE) {
-        program->library_place = add_beside(builder, library->name, UL_PROGRAM_KEPT);
-        program->library_state = add_state(builder, library->name, library->state_bytes);
-        program->problem->values[program->library_state].optional = true;
+    const struct ul_libraries *libraries = program->options.libraries;
+    UL_ASSERT(library >= libraries->rows && library < libraries->rows + libraries->count);
+    return &program->libraries[library - libraries->rows];
+}
+
+void ul_place_add_library(struct ul_builder *builder, uint32_t call)
+{
+    struct ul_program_call *added = &builder->program->calls[call];
+    const struct ul_target_library *library = added->library;
+    struct ul_program_library *has = ul_program_library(builder->program, library);
+    if (library->own_code_bytes > 0 && has->place == UL_PLAN_NONE)
+        has->place = add_beside(builder, library->name, UL_PROGRAM_CODE);
+    if (library->kept_bytes == NULL || added->kept_place != UL_PLAN_NONE)
+        return;
+    if (has->place == UL_PLAN_NONE)
+        has->place = add_beside(builder, library->name, UL_PROGRAM_KEPT);
+    if (library->state_bytes > 0 && has->state_place == UL_PLAN_NONE) {
+        has->state_place = add_state(builder, library->name, library->state_bytes);
+        builder->program->problem->values[has->state_place].optional = true;
     }
-    program->call_places[call] =
-        add_beside(builder, program->calls[call].implementation, UL_PROGRAM_KEPT);
-    return program->call_places[call];
+    added->kept_place = add_beside(builder, added->call->implementation, UL_PROGRAM_KEPT);
 }
 
 uint32_t ul_place_of_code(struct ul_builder *builder, uint32_t kernel)

@@ -22,6 +22,7 @@ struct ul_plan_streaming; /* planner/solve/solve.h */
 struct ul_pack;
 struct ul_target;
 struct ul_target_library; /* library.h */
+struct ul_libraries;
 struct ul_training;
 
 /* A target's facts of a kernel in addition to its text; a target without launches sets only
@@ -83,7 +84,7 @@ struct ul_program_address {
 
 enum ul_step_kind {
     UL_STEP_KERNEL,
-    UL_STEP_CALL,    /* of the target's library: `kernel` is the number of the call */
+    UL_STEP_CALL,    /* of a library of the target: `kernel` is the number of the call */
     UL_STEP_COPY,    /* copy_bytes from args[0] to args[1] */
     UL_STEP_COUNTER, /* writes the round of the loop around it, an i64, to args[0] */
     UL_STEP_TEST /* reads args[0], a bool: leaves the loop around it when it is false; in a branch
@@ -205,7 +206,7 @@ struct ul_program_options {
     const struct ul_target *target;
     uint32_t thread_count; /* of the program, at least 1; 1 where the target has none */
     const char *isa;       /* of the machine that it will run on: "avx512_core"; NULL: this one */
-    const struct ul_target_library *library; /* opened for that machine; NULL: there is none */
+    const struct ul_libraries *libraries; /* opened for that machine; NULL: there are none */
     enum ul_conv_choice conv;
     uint64_t workspace_bytes;      /* of a call of a device's library, at most */
     uint64_t workspace_free_bytes; /* the same, for free bytes of a finished plan */
@@ -226,6 +227,19 @@ struct ul_program_options {
     struct ul_program_offload offload;
 };
 
+/* A call of a library. */
+struct ul_program_call {
+    const struct ul_call *call;
+    const struct ul_target_library *library;
+    uint32_t kept_place; /* of what the library keeps for it, or UL_PLAN_NONE */
+};
+
+/* What a program has of a library. */
+struct ul_program_library {
+    uint32_t place;       /* of what it takes beside the arena where there is any call, or NONE */
+    uint32_t state_place; /* of what it keeps in the arena then, or NONE */
+};
+
 struct ul_program {
     const struct ul_graph *graph;
     struct ul_program_options options;
@@ -239,20 +253,16 @@ struct ul_program {
     uint32_t place_count, place_capacity;
     struct ul_program_place *places; /* place i is value i of the problem */
     uint32_t *value_places;          /* base value of the graph -> its first place, or NONE */
-    uint32_t library_state;          /* the place of what a library on the host keeps, or NONE */
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
     uint32_t offload_state; /* the place of the host's pointer to offloaded values, or NONE */
     uint32_t *root_regions; /* by root of the graph: its region */
     uint32_t entry_count;
     struct ul_program_entry *entries;
     uint32_t call_count, call_capacity;
-    struct ul_call *calls; /* of the library, distinct ones */
-    /* by call: the place of what the library keeps for it, or UL_PLAN_NONE */
-    uint32_t *call_places;
-    /* the place of what it keeps for itself where there is any call, or NONE */
-    uint32_t library_place;
-    uint32_t uncalled_count; /* products of 16 bits that the library does not compute */
-    uint32_t flag_count;     /* regions that may be skipped or left */
+    struct ul_program_call *calls;        /* distinct ones */
+    struct ul_program_library *libraries; /* as many as options.libraries has rows */
+    uint32_t uncalled_count;              /* products of 16 bits that no library computes */
+    uint32_t flag_count;                  /* regions that may be skipped or left */
 };
 
 /* Bytes of a pointer, on the machine with the widest ones. */
@@ -282,9 +292,12 @@ uint32_t ul_program_region_at(const struct ul_program *program,
 void ul_program_mark_run(const struct ul_program *program, const struct ul_plan *plan,
                          bool *kernels, bool *calls);
 
-/* winograd.c: whether a step may be computed by Winograd's method, in the program or in the one
- * with which it is compared: without one the direct method changes nothing. */
-bool ul_program_has_winograd(const struct ul_program *program);
+/* places.c: what the program has of a library. */
+struct ul_program_library *ul_program_library(const struct ul_program *program,
+                                              const struct ul_target_library *library);
+/* Whether a step may be a call of a library that the option does without ("--conv direct"), in the
+ * program or in the one that it is compared with. */
+bool ul_program_heeds(const struct ul_program *program, const char *option);
 
 /* entries.c: marks the plan's positions that an entry runs, in an array as long as the plan; all
  * others may be left out. */
@@ -323,6 +336,10 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
 /* streams.c */
 /* Whether the step at a position may run at the same time as others, on a stream of its own. */
 bool ul_program_may_run_beside(const struct ul_program *program, const struct ul_plan_position *at);
+/* The plan as the target runs it. What may not run beside others there runs where it begins, on
+ * stream 0, and so do those that are on its stream at the time. */
+struct ul_plan ul_program_settle(const struct ul_program *program, const struct ul_plan *plan,
+                                 struct ul_arena *arena);
 /* Whether launches of the position count blocks in the state of the run. All use the same words, so
  * no two such positions may run at the same time. */
 bool ul_program_counts_blocks(const struct ul_program *program, const struct ul_plan_position *at);

@@ -53,9 +53,9 @@ uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base);
 void ul_place_join(struct ul_builder *builder, ul_value_id value, ul_value_id with);
 /* The place of a weight's bytes in a layout; NULL: plain. */
 uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const struct ul_pack *pack);
-/* The place of what the library keeps for a call, or UL_PLAN_NONE where that is not known; and of
- * what it keeps for itself. */
-uint32_t ul_place_of_kept(struct ul_builder *builder, uint32_t call);
+/* Makes the places of what a call's library takes beside the arena, for the call and for itself,
+ * where anybody can say. */
+void ul_place_add_library(struct ul_builder *builder, uint32_t call);
 /* The place of a kernel's code, which a plan may do without. */
 uint32_t ul_place_of_code(struct ul_builder *builder, uint32_t kernel);
 /* Called once all steps are there: of several forms of a weight a plan needs those that it
@@ -74,7 +74,8 @@ struct ul_program_address ul_place_value_address(struct ul_builder *builder, ul_
 
 enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct ul_kernel *kernel,
                                       uint32_t *id) UL_MUST_CHECK;
-uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call);
+uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call,
+                              const struct ul_target_library *library);
 
 /* work.c */
 

@@ -159,7 +159,8 @@ static void find_product(struct finder *finder, ul_node_id id)
     ul_node_id product = graph->values[base].producer;
     ul_node_id source = graph->values[graph->values[x].view.base].producer;
     struct ul_group_call *group = calls->by_node[product];
-    if (group == NULL || group->residual != UL_NONE || !may_have_slopes(&group->call) ||
+    if (group == NULL || !group->library->has_slopes || group->residual != UL_NONE ||
+        !may_have_slopes(&group->call) ||
         !ul_graph_is_root(finder->graph, graph->nodes[product].parent) ||
         ul_node_is_piece(graph, product) || calls->is_behind[product] ||
         calls->spares[product] != UL_NONE || calls->positions[source] > calls->positions[product] ||

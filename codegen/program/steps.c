@@ -173,7 +173,17 @@ static void list_spared(const struct ul_program_step *step, struct lists *lists)
     }
 }
 
-/* What the step touches, or a kernel in its place. */
+static void list_library(const struct ul_program *program, const struct ul_program_call *call,
+                         struct lists *lists)
+{
+    const struct ul_program_library *library = ul_program_library(program, call->library);
+    if (library->place != UL_PLAN_NONE)
+        lists->reads[lists->read_count++] = library->place;
+    if (library->state_place != UL_PLAN_NONE)
+        lists->reads[lists->read_count++] = library->state_place;
+}
+
+/* What the step touches, or a kernel in its place does. */
 static struct ul_plan_substep plan_substep(struct ul_builder *builder,
                                            const struct ul_program_step *step)
 {
@@ -190,10 +200,8 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
         list_args(step->own, &lists);
     if (step->beside != UL_PLAN_NONE)
         lists.reads[lists.read_count++] = step->beside;
-    if (step->beside != UL_PLAN_NONE && step->kind == UL_STEP_CALL) {
-        lists.reads[lists.read_count++] = builder->program->library_place;
-        lists.reads[lists.read_count++] = builder->program->library_state;
-    }
+    if (step->kind == UL_STEP_CALL)
+        list_library(builder->program, &builder->program->calls[step->kernel], &lists);
     for (uint32_t i = 0; i < builder->unread_count; i++)
         lists.reads[lists.read_count++] = builder->unread[i];
     return (struct ul_plan_substep){.reads = lists.reads,

@@ -199,7 +199,9 @@ static void find_factor(struct finder *finder, ul_node_id last)
         struct rows **rows = &finder->by_base[base_of(finder, value)];
         const struct ul_call_tensor *factor =
             factors[i].arg == UL_CALL_SRC ? &group->call.src : &group->call.weights;
-        if (*rows == NULL || !is_factor(finder->graph, *rows, value, factor, factors[i].k) ||
+        if (*rows == NULL ||
+            ul_value_bytes(finder->graph, (*rows)->sums) > group->library->max_sums_bytes ||
+            !is_factor(finder->graph, *rows, value, factor, factors[i].k) ||
             !take_rows(finder, last, *rows))
             continue;
         give(group, factors[i].sums_of, *rows);

@@ -39,10 +39,11 @@ struct ul_target {
     const struct ul_target_compiler *compiler;
     /* Folders of runtime/ for its programs; ends with NULL. */
     const char *const *runtime_rooms;
-    /* Opens its numerical library, for the machine in the options; NULL: it has none. */
-    enum ul_status (*open_library)(struct ul_arena *arena, const struct ul_program_options *options,
-                                   const struct ul_target_library **library, struct ul_diag *diag);
-    /* Prints a kernel as text, for the device of a profile. */
+    /* Libraries that compute steps of its programs, in the order in which they are asked, NULL
+     * behind the last, and the name that people have for all; NULL: none. */
+    const struct ul_target_library *const *libraries;
+    const char *libraries_name;
+    /* A kernel as text, for the device of a profile. */
     enum ul_status (*print)(struct ul_text *text, const struct ul_kernel *kernel,
                             const struct ul_threads *threads, const struct ul_profile *profile,
                             struct ul_kernel_printed *printed, struct ul_diag *diag);

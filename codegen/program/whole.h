@@ -30,6 +30,6 @@ bool ul_whole_has_orders(const struct ul_whole *whole, const struct ul_graph *gr
 /* Whether pieces of calls among the nodes from `first` on are calls, as far as nothing speaks
  * against it: building a program tries whether they have the bits of the whole. */
 bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
-                        const struct ul_target_library *library, const struct ul_whole *whole);
+                        const struct ul_libraries *libraries, const struct ul_whole *whole);
 
 #endif

@@ -2,11 +2,9 @@
 /* The work of a step, for the cost model (kernel/cost.c, kernel/profile.c). */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
-#include "codegen/program/winograd.h"
 #include "ir/view.h"
 
 #include "runtime/lib/ul_nbits.h"
-#include "runtime/lib/ul_winograd.h"
 
 /* The work of the call's post-operations. */
 static void count_posts(const struct ul_call *call, uint64_t elements, struct ul_work *work)
@@ -57,12 +55,12 @@ static uint64_t filled_products(const struct ul_call *call, uint64_t products)
     return ul_size_mul_saturating(products / channels, (channels + lanes - 1) / lanes * lanes);
 }
 
-/* Multiplications outside the padding, for a library that skips it. */
-static uint64_t products_inside(const struct ul_builder *builder, const struct ul_group_call *call)
+/* Multiplications of which none lies in the padding, where the library leaves those out. */
+static uint64_t products_inside(const struct ul_group_call *call)
 {
     const struct ul_call *planned = &call->call;
     uint64_t products = call->product_count;
-    if (planned->kind != UL_CALL_CONVOLUTION || !builder->options->library->skips_padding)
+    if (planned->kind != UL_CALL_CONVOLUTION || !call->library->skips_padding)
         return products;
     UL_ASSERT(planned->weights.rank >= planned->src.rank && planned->src.rank > 2);
     for (uint32_t axis = 0; axis + 2 < planned->src.rank; axis++) {
@@ -107,15 +105,14 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
                                  : planned->tf32 ? UL_WORK_MATMUL_TF32
                                                  : UL_WORK_MATMUL_F32;
     work->flop_count = pools ? call->product_count : 2 * call->product_count;
-    if (ul_call_is_winograd(planned))
-        ul_winograd_count(planned, work);
+    if (call->library->count != NULL)
+        call->library->count(planned, work);
     else if (pools)
         work->counts[UL_WORK_VECTOR] += call->product_count;
     else if (window)
-        work->counts[UL_WORK_WINDOW] += 2 * products_inside(builder, call);
+        work->counts[UL_WORK_WINDOW] += 2 * products_inside(call);
     else
-        work->counts[products] +=
-            2 * filled_products(planned, products_inside(builder, call)) / per_lane;
+        work->counts[products] += 2 * filled_products(planned, products_inside(call)) / per_lane;
     work->counts[UL_WORK_VECTOR] +=
         (planned->src_copy_bytes / ul_call_element_bytes(&planned->src) +
          planned->dst_copy_bytes / ul_call_element_bytes(&planned->dst) +
@@ -132,9 +129,9 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
     work->region_count = threads > 1;
     if (ul_call_has_mask(planned))
         work->launch_count = 2; /* bits of slopes come first */
-    if (builder->options->library->spread == NULL)
+    if (call->library->spread == NULL)
         return;
-    builder->options->library->spread(builder->options->library->context, planned, work);
+    call->library->spread(call->library->context, planned, work);
     work->product.kind = products;
     if (work->counts[products] == 0) /* it counts as windows */
         work->product.m = 0;

@@ -69,30 +69,38 @@ void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
 
 /* ---- Cost ---- */
 
-uint64_t ul_account_transfer_cost(const struct ul_problem *problem, uint32_t other, uint32_t value)
+static uint64_t wait_cost(const struct ul_problem *problem, const struct ul_plan_position *awaited)
 {
-    const struct ul_plan_space *space = &problem->spaces[other];
-    uint64_t size_bytes = problem->values[value].size_bytes;
-    uint64_t bytes_cost = space->bandwidth_mb == 0
-                              ? 0
-                              : ul_size_mul_saturating(size_bytes, 1000) / space->bandwidth_mb;
-    return ul_size_add_saturating(space->latency_cost, bytes_cost);
+    const struct ul_plan_resource *runner = ul_problem_runner(problem, awaited->stream);
+    bool joins = awaited->kind == UL_PLAN_RUN && runner != NULL && runner->kind == UL_PLAN_COMPUTE;
+    return joins ? runner->latency_cost : 0;
 }
 
 static uint64_t position_cost(const struct ul_problem *problem, const struct ul_plan *plan,
                               const struct ul_plan_position *position)
 {
     if (position->kind == UL_PLAN_WAIT)
-        return plan->positions[position->awaited].kind == UL_PLAN_RUN ? problem->join_cost : 0;
+        return wait_cost(problem, &plan->positions[position->awaited]);
     if (position->kind == UL_PLAN_SAVE || position->kind == UL_PLAN_LOAD)
-        return ul_account_transfer_cost(problem, position->space, position->value);
+        return ul_resource_cost(
+            ul_problem_engine(problem, position->space, position->kind == UL_PLAN_LOAD),
+            problem->values[position->value].size_bytes);
     return position->kind == UL_PLAN_RUN && position->substep == 0
                ? problem->steps[position->step].alternatives[position->alternative].cost
                : 0;
 }
 
+/* The stream of the resource that a position needs, or its own. */
+static uint32_t queue_of(const struct ul_problem *problem, const struct ul_plan_position *at)
+{
+    if (at->kind != UL_PLAN_RUN || at->stream != 0)
+        return at->stream;
+    return problem->resources[problem->steps[at->step].alternatives[at->alternative].resource]
+        .stream;
+}
+
 /* Streams run at the same time: each has a clock, and a wait sets that of stream 0 to the time when
- * what it waits for is done. */
+ * what it waits for is done. What stream 0 runs on another resource takes both. */
 struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
                                          const struct ul_plan *plan)
 {
@@ -101,12 +109,14 @@ struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul
         UL_NEW_ARRAY(arena, struct ul_account_span, plan->position_count);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        uint64_t *clock = &clocks[at->stream];
+        uint64_t *clock = &clocks[at->stream], *queue = &clocks[queue_of(problem, at)];
         *clock = *clock > clocks[0] ? *clock : clocks[0];
+        *clock = *clock > *queue ? *clock : *queue;
         spans[p].begin = *clock;
         if (at->kind == UL_PLAN_WAIT && spans[at->awaited].end > *clock)
             *clock = spans[at->awaited].end;
         *clock = ul_size_add_saturating(*clock, position_cost(problem, plan, at));
+        *queue = *clock;
         spans[p].end = *clock;
     }
     return spans;
@@ -138,8 +148,8 @@ struct bound {
 static bool may_be_elsewhere(const struct ul_problem *problem, const struct ul_plan_value *value)
 {
     bool takes = false;
-    for (uint32_t s = 0; s < problem->space_count; s++)
-        takes = takes || problem->spaces[s].transfers;
+    for (uint32_t r = 0; r < problem->resource_count; r++)
+        takes = takes || problem->resources[r].kind == UL_PLAN_ENGINE;
     return takes && value->persistent && ul_value_may_move(value);
 }
 
@@ -149,7 +159,7 @@ static uint64_t room_elsewhere(const struct ul_problem *problem)
     uint64_t room = 0;
     for (uint32_t s = 0; s < problem->space_count; s++) {
         uint64_t capacity = problem->spaces[s].capacity_bytes;
-        if (problem->spaces[s].transfers)
+        if (ul_problem_engine(problem, s, false) != NULL)
             room = ul_size_add_saturating(room, capacity == 0 ? UINT64_MAX : capacity);
     }
     return room;

@@ -80,6 +80,22 @@ static bool is_run(const struct ul_checker *c, uint32_t p)
     return c->plan->positions[p].kind == UL_PLAN_RUN;
 }
 
+/* A step runs where others wait for it, or on the stream of its resource; on one that a row says is
+ * another's, nothing else runs. */
+static enum ul_status resource_shape(const struct ul_checker *c, uint32_t p)
+{
+    const struct ul_plan_position *at = &c->plan->positions[p];
+    uint32_t own = c->problem->steps[at->step].alternatives[at->alternative].resource;
+    for (uint32_t r = 1; at->stream != 0 && r < c->problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &c->problem->resources[r];
+        if (row->kind != UL_PLAN_ENGINE && (row->stream == at->stream) != (r == own) &&
+            (own != 0 || row->kind == UL_PLAN_LINK))
+            FAIL(c, "position %u: step %s runs on stream %u, which is not that of its resource.", p,
+                 step_name(c, at->step), at->stream);
+    }
+    return UL_OK;
+}
+
 /* `ways`: by step, the alternative of its first run. Alternatives may differ in the last bits of
  * their results, so a step that runs again must use the same one. */
 static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t *runs,
@@ -92,6 +108,7 @@ static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t
     if (at->alternative >= step->alternative_count + step->spare_count ||
         at->substep >= step->alternatives[at->alternative].substep_count)
         FAIL(c, "position %u: step %s has no such alternative or part.", p, step_name(c, at->step));
+    UL_TRY(resource_shape(c, p));
     if (at->substep == 0) {
         if (at->copy != runs[at->step])
             FAIL(c, "position %u: step %s is run %u, not %u.", p, step_name(c, at->step),
@@ -131,7 +148,7 @@ static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
              at->space);
     if (at->space == value->space || value->stays || value->span_region != UL_PLAN_NONE)
         FAIL(c, "position %u: value %s may not move so.", p, value_name(c, at->value));
-    if (!c->problem->spaces[at->space].transfers)
+    if (ul_checker_engine(c, at->space, false) == NULL)
         FAIL(c, "position %u: space %u takes no transfers.", p, at->space);
     return UL_OK;
 }

@@ -39,6 +39,9 @@ struct ul_checker {
 bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id);
 /* Whether a persistent value may be at home in another space. */
 bool ul_checker_may_leave(const struct ul_checker *c, uint32_t value);
+/* The engine that saves to a space, or loads from there, or NULL. */
+const struct ul_plan_resource *ul_checker_engine(const struct ul_checker *c, uint32_t space,
+                                                 bool loads);
 /* The entry around a region, or the root. */
 uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region);
 /* The size of a range, rounded up to the plan's alignment. */

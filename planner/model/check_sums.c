@@ -18,11 +18,24 @@ bool ul_checker_may_leave(const struct ul_checker *c, uint32_t value)
     const struct ul_plan_value *v = &c->problem->values[value];
     if (!v->persistent || v->optional || v->pinned || v->stays || v->span_region != UL_PLAN_NONE)
         return false;
-    for (uint32_t s = 0; s < c->problem->space_count; s++) {
-        if (c->problem->spaces[s].transfers)
+    for (uint32_t r = 0; r < c->problem->resource_count; r++) {
+        if (c->problem->resources[r].kind == UL_PLAN_ENGINE)
             return true;
     }
     return false;
+}
+
+const struct ul_plan_resource *ul_checker_engine(const struct ul_checker *c, uint32_t space,
+                                                 bool loads)
+{
+    const struct ul_plan_resource *rows = c->problem->resources, *first = NULL, *last = NULL;
+    for (uint32_t r = c->problem->resource_count; r-- > 0;) {
+        if (rows[r].kind != UL_PLAN_ENGINE || rows[r].space != space)
+            continue;
+        first = &rows[r];
+        last = last == NULL ? first : last;
+    }
+    return loads ? last : first;
 }
 
 uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region)
@@ -222,21 +235,40 @@ static enum ul_status packing_check(const struct ul_checker *c)
 
 /* ---- Costs ---- */
 
-/* What a position takes by itself: a run at its first substep; a transfer by the other space; a
- * wait for a run the cost of waiting. */
+/* A wait for a run takes as long as the row of its stream says, if that computes, or the first
+ * other row that does, if the stream has none. */
+static uint64_t wait_duration(const struct ul_checker *c, const struct ul_plan_position *awaited)
+{
+    uint64_t cost = 0;
+    for (uint32_t r = c->problem->resource_count; awaited->kind == UL_PLAN_RUN && r-- > 1;) {
+        const struct ul_plan_resource *row = &c->problem->resources[r];
+        cost = row->kind == UL_PLAN_COMPUTE ? row->latency_cost : cost;
+    }
+    for (uint32_t r = 1; awaited->kind == UL_PLAN_RUN && r < c->problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &c->problem->resources[r];
+        if (row->kind != UL_PLAN_ENGINE && row->stream == awaited->stream)
+            cost = row->kind == UL_PLAN_COMPUTE ? row->latency_cost : 0;
+    }
+    return cost;
+}
+
+/* What a position takes by itself: a run at its first substep; a transfer by its engine; a wait for
+ * a run the cost of waiting. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
 {
     uint64_t scaled, sum;
     if (at->kind == UL_PLAN_RUN)
         return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
     if (at->kind == UL_PLAN_WAIT)
-        return c->plan->positions[at->awaited].kind == UL_PLAN_RUN ? c->problem->join_cost : 0;
-    const struct ul_plan_space *space = &c->problem->spaces[at->space];
-    if (space->bandwidth_mb == 0)
-        return space->latency_cost;
+        return wait_duration(c, &c->plan->positions[at->awaited]);
+    const struct ul_plan_resource *engine =
+        ul_checker_engine(c, at->space, at->kind == UL_PLAN_LOAD);
+    if (engine->bandwidth_mb == 0)
+        return engine->latency_cost;
     if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))
         scaled = UINT64_MAX;
-    return ul_size_add(scaled / space->bandwidth_mb, space->latency_cost, &sum) ? sum : UINT64_MAX;
+    return ul_size_add(scaled / engine->bandwidth_mb, engine->latency_cost, &sum) ? sum
+                                                                                  : UINT64_MAX;
 }
 
 /* When the last position of stream 0 ends. */
@@ -246,20 +278,29 @@ static uint64_t finish_of(const struct ul_checker *c)
     uint64_t stream_end[UL_LIMIT_STREAMS] = {0};
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
+        uint32_t queue = at->stream; /* what stream 0 runs elsewhere waits there, too */
+        if (at->kind == UL_PLAN_RUN && at->stream == 0)
+            queue =
+                c->problem
+                    ->resources[c->problem->steps[at->step].alternatives[at->alternative].resource]
+                    .stream;
         uint64_t begin = stream_end[0];
         if (stream_end[at->stream] > begin)
             begin = stream_end[at->stream];
+        if (stream_end[queue] > begin)
+            begin = stream_end[queue];
         if (at->kind == UL_PLAN_WAIT && end[at->awaited] > begin)
             begin = end[at->awaited];
         if (!ul_size_add(begin, duration_of(c, at), &end[p]))
             end[p] = UINT64_MAX;
-        stream_end[at->stream] = end[p];
+        stream_end[at->stream] = stream_end[queue] = end[p];
     }
     return stream_end[0];
 }
 
 /* Checks claims about the cost under a budget; `steps_cost` is every step once by its fastest
- * alternative. A bound above that is only claimed by the planner. */
+ * alternative, for the resource that has most to do. A bound above that is only claimed by the
+ * planner. */
 static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t steps_cost)
 {
     const struct ul_plan *plan = c->plan;
@@ -287,6 +328,25 @@ static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t step
     return UL_OK;
 }
 
+/* What the steps take that one resource alone runs, where that is most. */
+static uint64_t busiest_cost(const struct ul_checker *c)
+{
+    uint64_t *sums = UL_NEW_ARRAY(c->scratch, uint64_t, c->problem->resource_count), most = 0;
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        const struct ul_plan_step *step = &c->problem->steps[s];
+        const struct ul_plan_alternative *first = step->alternatives;
+        uint64_t min = first->cost;
+        for (uint32_t a = 1; a < step->alternative_count; a++) {
+            min = first[a].cost < min ? first[a].cost : min;
+            min = first[a].resource != first->resource ? 0 : min;
+        }
+        sums[first->resource] += min;
+    }
+    for (uint32_t r = 0; r < c->problem->resource_count; r++)
+        most = sums[r] > most ? sums[r] : most;
+    return most;
+}
+
 static enum ul_status cost_check(const struct ul_checker *c)
 {
     uint64_t cost = finish_of(c), base = 0;
@@ -297,7 +357,7 @@ static enum ul_status cost_check(const struct ul_checker *c)
             min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
         base += min;
     }
-    uint64_t steps_cost = base;
+    uint64_t steps_cost = busiest_cost(c);
     if (c->problem->base_cost != 0)
         base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)
@@ -557,7 +617,7 @@ static uint64_t kept_bytes(const struct ul_checker *c)
     }
     for (uint32_t s = 0; s < c->problem->space_count; s++) {
         uint64_t capacity = c->problem->spaces[s].capacity_bytes;
-        if (c->problem->spaces[s].transfers)
+        if (ul_checker_engine(c, s, false) != NULL)
             leaving -= capacity == 0 || capacity > leaving ? leaving : capacity;
     }
     return leaving;

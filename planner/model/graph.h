@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-struct ul_plan_space;
+struct ul_plan_offload;
 
 /* Running node v costs `cost` and makes one value of size_bytes, live from that step through its
  * last consumer's before the next copy is made (its own step, if nothing reads it). Inputs and
@@ -20,8 +20,8 @@ struct ul_solve_graph {
     uint32_t *inputs;
     uint32_t *user_first; /* node_count + 1 entries */
     uint32_t *users;
-    uint32_t *order;                   /* the published one */
-    const struct ul_plan_space *other; /* takes transfers of all values; NULL: there is none */
+    uint32_t *order;                     /* the published one */
+    const struct ul_plan_offload *other; /* takes the values of all nodes; NULL: there is none */
     /* Only in graphs made from a problem; NULL and 0 elsewhere. */
     uint64_t *working_bytes; /* by node: live only while it runs */
     /* by node: an input whose bytes the output takes over where no later step reads that copy (the

@@ -10,6 +10,7 @@ struct ul_problem *ul_problem_new(struct ul_arena *arena)
     problem->arena = arena;
     ul_problem_add_region(problem, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
     ul_problem_add_space(problem, "arena", 0);
+    ul_problem_add_resource(problem, &(struct ul_plan_resource){.kind = UL_PLAN_COMPUTE});
     return problem;
 }
 
@@ -112,6 +113,63 @@ uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name, uint
     problem->spaces[problem->space_count] =
         (struct ul_plan_space){.name = name, .capacity_bytes = capacity_bytes};
     return problem->space_count++;
+}
+
+uint32_t ul_problem_add_resource(struct ul_problem *problem,
+                                 const struct ul_plan_resource *resource)
+{
+    UL_GROW(problem->arena, problem->resources, problem->resource_count,
+            problem->resource_capacity);
+    problem->resources[problem->resource_count] = *resource;
+    return problem->resource_count++;
+}
+
+uint32_t ul_problem_add_offload(struct ul_problem *problem, const struct ul_plan_offload *offload)
+{
+    uint32_t space = ul_problem_add_space(problem, offload->name, offload->capacity_bytes);
+    UL_ASSERT(space > 0);
+    struct ul_plan_resource engine = {.kind = UL_PLAN_ENGINE,
+                                      .stream = 1,
+                                      .space = space,
+                                      .bandwidth_mb = offload->bandwidth_mb,
+                                      .latency_cost = offload->latency_cost};
+    ul_problem_add_resource(problem, &engine);
+    engine.stream = 2;
+    if (offload->duplex)
+        ul_problem_add_resource(problem, &engine);
+    return space;
+}
+
+uint64_t ul_resource_cost(const struct ul_plan_resource *resource, uint64_t size_bytes)
+{
+    uint64_t bytes_cost = resource->bandwidth_mb == 0
+                              ? 0
+                              : ul_size_mul_saturating(size_bytes, 1000) / resource->bandwidth_mb;
+    return ul_size_add_saturating(resource->latency_cost, bytes_cost);
+}
+
+const struct ul_plan_resource *ul_problem_engine(const struct ul_problem *problem, uint32_t space,
+                                                 bool loads)
+{
+    const struct ul_plan_resource *found = NULL;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &problem->resources[r];
+        if (row->kind == UL_PLAN_ENGINE && row->space == space && (loads || found == NULL))
+            found = row;
+    }
+    return found;
+}
+
+const struct ul_plan_resource *ul_problem_runner(const struct ul_problem *problem, uint32_t stream)
+{
+    const struct ul_plan_resource *second = NULL;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &problem->resources[r];
+        if (row->kind != UL_PLAN_ENGINE && row->stream == stream)
+            return row;
+        second = second == NULL && r > 0 && row->kind == UL_PLAN_COMPUTE ? row : second;
+    }
+    return second;
 }
 
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor)
@@ -355,6 +413,10 @@ static enum ul_status step_verify(struct verifier *v)
     }
     for (uint32_t i = 0; i < step->alternative_count; i++, v->way++) {
         const struct ul_plan_alternative *alternative = &step->alternatives[i];
+        if (alternative->resource >= problem->resource_count ||
+            problem->resources[alternative->resource].kind == UL_PLAN_ENGINE)
+            return ul_diag_set(v->diag, UL_INVALID, "step %s: resource %u runs no steps.", name,
+                               alternative->resource);
         if (alternative->substep_count == 0 || alternative->cost > UINT64_MAX >> 24)
             return ul_diag_set(v->diag, UL_INVALID,
                                "step %s: an alternative without parts, or of absurd cost.", name);
@@ -365,16 +427,28 @@ static enum ul_status step_verify(struct verifier *v)
     return writes_finalize(v, step);
 }
 
-static enum ul_status space_verify(struct verifier *v, uint32_t id)
+static enum ul_status resource_verify(struct verifier *v, uint32_t id)
 {
-    const struct ul_plan_space *space = &v->problem->spaces[id];
-    if (space->transfers && (id == 0 || space->beside))
+    const struct ul_problem *problem = v->problem;
+    const struct ul_plan_resource *row = &problem->resources[id];
+    const char *name = name_or(row->name);
+    if ((unsigned)row->kind > UL_PLAN_LINK || row->stream >= UL_LIMIT_STREAMS ||
+        (row->stream == 0) != (id == 0) || row->space >= problem->space_count)
+        return ul_diag_set(v->diag, UL_INVALID,
+                           "resource %u, %s: unknown kind, stream or space; streams are from 1 to "
+                           "%d.",
+                           id, name, UL_LIMIT_STREAMS - 1);
+    const struct ul_plan_space *space = &problem->spaces[row->space];
+    if (row->kind == UL_PLAN_ENGINE && (row->space == 0 || space->beside))
         return ul_diag_set(v->diag, UL_INVALID,
                            "space %s: takes transfers, and is the arena, or beside.",
                            name_or(space->name));
-    if (space->latency_cost > UINT64_MAX >> 24)
-        return ul_diag_set(v->diag, UL_INVALID, "space %s: an absurd latency.",
-                           name_or(space->name));
+    if (row->kind != UL_PLAN_ENGINE && ul_problem_runner(problem, row->stream) != row)
+        return ul_diag_set(v->diag, UL_INVALID,
+                           "resource %u, %s: another one runs steps on stream %u.", id, name,
+                           row->stream);
+    if (row->latency_cost > UINT64_MAX >> 24)
+        return ul_diag_set(v->diag, UL_INVALID, "resource %u, %s: an absurd latency.", id, name);
     return UL_OK;
 }
 
@@ -388,8 +462,8 @@ enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_dia
     v.written = ul_arena_alloc(&scratch, problem->value_count);
     v.closed = ul_arena_alloc(&scratch, problem->region_count);
     enum ul_status status = UL_OK;
-    for (uint32_t i = 0; i < problem->space_count && status == UL_OK; i++)
-        status = space_verify(&v, i);
+    for (uint32_t i = 0; i < problem->resource_count && status == UL_OK; i++)
+        status = resource_verify(&v, i);
     for (uint32_t i = 1; i < problem->region_count && status == UL_OK; i++) {
         if (problem->regions[i].parent >= i)
             status = ul_diag_set(diag, UL_INVALID, "region %u: its parent comes after it.", i);
@@ -429,6 +503,35 @@ uint32_t ul_step_cheapest(const struct ul_plan_step *step)
             best = i;
     }
     return best;
+}
+
+bool ul_problem_is_asynchronous(const struct ul_problem *problem)
+{
+    for (uint32_t s = 0; s < problem->step_count && problem->resource_count > 1; s++) {
+        for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++) {
+            if (problem->steps[s].alternatives[a].resource != 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A step that has a choice between resources is counted on none. */
+uint64_t ul_problem_cost_bound(const struct ul_problem *problem)
+{
+    uint64_t bound = 0;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        uint64_t sum = 0;
+        for (uint32_t s = 0; s < problem->step_count; s++) {
+            const struct ul_plan_step *step = &problem->steps[s];
+            bool is_only = true;
+            for (uint32_t a = 0; a < step->alternative_count; a++)
+                is_only = is_only && step->alternatives[a].resource == r;
+            sum += is_only ? step->alternatives[ul_step_cheapest(step)].cost : 0;
+        }
+        bound = sum > bound ? sum : bound;
+    }
+    return bound;
 }
 
 uint64_t ul_problem_min_cost(const struct ul_problem *problem)

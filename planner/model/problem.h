@@ -82,6 +82,8 @@ struct ul_plan_alternative {
     const char *name; /* may be NULL */
     const struct ul_plan_substep *substeps;
     uint32_t substep_count;
+    uint32_t resource;    /* that runs it; it may run beside others where that is another than 0 */
+    uint64_t moved_bytes; /* by the resource; what that takes is in the cost */
     uint64_t cost;
     bool other_bits; /* its results have other last bits: it is chosen only for its bytes, and costs
                         no less than the cheapest alternative without */
@@ -123,14 +125,35 @@ struct ul_plan_space {
     const char *name;
     uint64_t capacity_bytes; /* for space 0 in addition to the budget, for others instead; 0:
                                 unlimited */
-    uint64_t bandwidth_mb; /* 10^6 bytes that a transfer to or from it moves in a second, where cost
-                              is nanoseconds; 0: bytes cost nothing */
-    uint64_t latency_cost; /* of a transfer, in addition to that of its bytes */
-    bool transfers; /* values of another space may be saved to it, to free their bytes until they
-                       are loaded back */
-    bool duplex;    /* saves to it and loads from it run at the same time */
     bool beside; /* what something else keeps for the plan's steps, not bytes of the plan: a budget
                     may include it (struct ul_plan_beside) */
+};
+
+/* A resource does one thing after the other, at the same time as other resources. Row 0 runs steps
+ * on stream 0.
+ *   compute: runs steps.
+ *   copy:    an engine that moves values to another space, to free their bytes, and back. The first
+ *            row of a space does the saves, the last one the loads.
+ *   link:    runs steps that move bytes between machines. */
+enum ul_plan_resource_kind { UL_PLAN_COMPUTE, UL_PLAN_ENGINE, UL_PLAN_LINK };
+struct ul_plan_resource {
+    const char *name;
+    enum ul_plan_resource_kind kind;
+    uint32_t stream;       /* of the positions that it runs; above 0, except in row 0 */
+    uint32_t space;        /* of an engine: where values move to */
+    uint64_t bandwidth_mb; /* 10^6 bytes that it moves in a second, where cost is nanoseconds; 0:
+                              bytes cost nothing */
+    uint64_t latency_cost; /* of each thing it does, in addition to its bytes; where it computes, of
+                              a wait for it */
+};
+
+/* A space that values may leave for, with its engines. */
+struct ul_plan_offload {
+    const char *name;
+    uint64_t capacity_bytes;
+    uint64_t bandwidth_mb;
+    uint64_t latency_cost;
+    bool duplex; /* saves and loads run at the same time */
 };
 
 struct ul_problem {
@@ -139,19 +162,20 @@ struct ul_problem {
     struct ul_plan_step *steps;
     struct ul_plan_region *regions;
     struct ul_plan_space *spaces;
+    struct ul_plan_resource *resources;
     uint32_t value_count, value_capacity;
     uint32_t step_count, step_capacity;
     uint32_t region_count, region_capacity;
     uint32_t space_count, space_capacity;
+    uint32_t resource_count, resource_capacity;
     uint64_t base_cost; /* the cost to which overhead refers, where this problem is a rewriting of
                            another (the other's base cost); 0: every step once by its cheapest
                            alternative */
-    uint64_t join_cost; /* of a wait for a run of another stream */
 };
 
 /* problem.c */
 
-/* An empty problem with the root region 0 and the space 0, named "arena". */
+/* An empty problem with the root region 0, the space 0, named "arena", and the resource 0. */
 struct ul_problem *ul_problem_new(struct ul_arena *arena);
 /* A value with the defaults: no flags, no span, space 0. */
 struct ul_plan_value ul_plan_value_make(const char *name, enum ul_plan_class class,
@@ -165,6 +189,19 @@ uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_k
                                uint32_t parent);
 uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
                               uint64_t capacity_bytes);
+uint32_t ul_problem_add_resource(struct ul_problem *problem,
+                                 const struct ul_plan_resource *resource);
+/* Adds the space, and an engine on stream 1, or one for saves there and one for loads on 2. Returns
+ * the space. */
+uint32_t ul_problem_add_offload(struct ul_problem *problem, const struct ul_plan_offload *offload);
+/* What it takes for so many bytes. */
+uint64_t ul_resource_cost(const struct ul_plan_resource *resource, uint64_t size_bytes);
+/* The engine that saves values to a space, or loads them from there; NULL: none does. */
+const struct ul_plan_resource *ul_problem_engine(const struct ul_problem *problem, uint32_t space,
+                                                 bool loads);
+/* The resource that runs steps on a stream. A stream without a row is like the first one that
+ * computes beside stream 0; NULL: there is none. */
+const struct ul_plan_resource *ul_problem_runner(const struct ul_problem *problem, uint32_t stream);
 /* `step` must also come after `predecessor`, which has the smaller id. */
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
 /* By value, the only entry whose steps touch it, or 0; a persistent value belongs to no entry. */
@@ -180,8 +217,12 @@ bool ul_alternative_is_cheaper(const struct ul_plan_alternative *first,
 /* The alternative of minimum cost, the first of several; one with other bits only where there is no
  * other. */
 uint32_t ul_step_cheapest(const struct ul_plan_step *step);
-/* The cost of every step once by its cheapest alternative: no plan costs less. */
+/* The cost of every step once by its cheapest alternative, one after the other. */
 uint64_t ul_problem_min_cost(const struct ul_problem *problem);
+/* The largest part of that which one resource has to do: no plan costs less. */
+uint64_t ul_problem_cost_bound(const struct ul_problem *problem);
+/* Whether steps may run on another resource than 0. */
+bool ul_problem_is_asynchronous(const struct ul_problem *problem);
 /* Checks that every id, size, alignment and region is in range, values are written before they are
  * read, and sums do not overflow: UL_INVALID with the name of the step or value otherwise. */
 enum ul_status ul_problem_verify(const struct ul_problem *problem,

@@ -28,6 +28,19 @@ void ul_timeline_sequence(struct ul_arena *arena, const struct ul_problem *probl
 void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *problem,
                            const uint32_t *steps, struct ul_plan *plan);
 
+/* dependences.c */
+
+/* Positions or ranges of a plan, by their numbers. */
+struct ul_plan_list {
+    uint32_t *items;
+    uint32_t count, capacity;
+};
+void ul_plan_list_add(struct ul_arena *arena, struct ul_plan_list *list, uint32_t item);
+/* Adds to `before`, per position, the earlier ones that it depends on by values and steps. Nothing
+ * is said of waits. */
+void ul_plan_find_before(struct ul_arena *arena, const struct ul_problem *problem,
+                         const struct ul_plan *plan, struct ul_plan_list *before);
+
 /* account.c */
 
 /* The live sums: peak_position, order_lower_bound_bytes and the class and alignment rows. */
@@ -42,8 +55,6 @@ struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul
 /* The cost of the plan's positions, and the base cost. */
 void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem,
                      struct ul_plan *plan);
-/* What a transfer of the value to or from the other space costs by itself. */
-uint64_t ul_account_transfer_cost(const struct ul_problem *problem, uint32_t other, uint32_t value);
 /* A bound over all orders, recomputations and packings: what one position needs by itself. */
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
                           uint64_t alignment_bytes);

@@ -5,7 +5,7 @@
 
 #include "planner/model/plan.h"
 
-/* Offsets for every range of the plan, by `method`; sets reserved_bytes, pack_method and
+/* Finds offsets for every range of the plan, by `method`; sets reserved_bytes, pack_method and
  * packing_proven. */
 enum ul_status ul_place_ranges(struct ul_arena *arena, const struct ul_problem *problem,
                                const struct ul_plan_options *options, struct ul_plan *plan,

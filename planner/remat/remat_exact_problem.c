@@ -50,7 +50,7 @@ static void bits_number(struct exact_problem *p, struct ul_arena *arena,
         p->cost_unit = 1;
 }
 
-/* What each run may take over. */
+/* Finds what each run may take over. */
 static void takes_find(struct exact_problem *p, const struct ul_solve_graph *g,
                        const uint32_t *bit_of)
 {
