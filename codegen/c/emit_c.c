@@ -434,7 +434,6 @@ static void put_program_rules(struct ul_emitter *emitter, const struct ul_emit_b
 static void put_makefile(struct ul_emitter *emitter)
 {
     const struct ul_emit_build with = build(emitter);
-    const char *prefix = emitter->options->prefix;
     bool alone = emitter->options->is_library_alone;
     ul_text_printf(emitter->text,
                    "# " UL_EMIT_SPDX "\n# Builds the %s; `make CC=clang MARCH=` chooses a compiler "
@@ -444,11 +443,7 @@ static void put_makefile(struct ul_emitter *emitter)
     if (!alone)
         put_program_rules(emitter, &with);
     put_library_rules(emitter, &with);
-    if (alone)
-        ul_emit_install_rules(emitter);
-    ul_text_printf(emitter->text,
-                   "clean:\n\trm -f *.o%s lib%s.a $(SONAME)\n\n.PHONY: clean lib%s\n",
-                   alone ? "" : " program program.tmp", prefix, alone ? " install" : "");
+    ul_emit_last_rules(emitter);
 }
 
 /* ---- Hooks of the emitter ---- */
