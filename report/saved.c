@@ -97,7 +97,9 @@ bool ul_saved_bounds_buffer(const struct ul_saved *saved)
 
 bool ul_saved_is_of_device(const struct ul_saved *saved)
 {
-    return saved->cudnn != NULL && saved->cudnn[0] != '\0'; /* only a device's libraries have it */
+    if (saved->process_of != NULL && saved->process_of[0] != '\0')
+        return strcmp(saved->process_of, "device") == 0;
+    return saved->cudnn != NULL && saved->cudnn[0] != '\0'; /* an older plan: its library */
 }
 
 const struct ul_saved_search *ul_saved_largest(const struct ul_saved *saved)

@@ -23,10 +23,15 @@ static void put_ints(struct ul_text *text, const char *field, const int64_t *val
 
 static const char *type_name(enum ul_call_type type)
 {
-    static const char *const names[] = {
-        [UL_CALL_F32] = "UL_CALL_F32",   [UL_CALL_F16] = "UL_CALL_F16",
-        [UL_CALL_BF16] = "UL_CALL_BF16", [UL_CALL_U8] = "UL_CALL_U8",
-        [UL_CALL_I8] = "UL_CALL_I8",     [UL_CALL_I32] = "UL_CALL_I32"};
+    static const char *const names[] = {[UL_CALL_F32] = "UL_CALL_F32",
+                                        [UL_CALL_F16] = "UL_CALL_F16",
+                                        [UL_CALL_BF16] = "UL_CALL_BF16",
+                                        [UL_CALL_U8] = "UL_CALL_U8",
+                                        [UL_CALL_I8] = "UL_CALL_I8",
+                                        [UL_CALL_I32] = "UL_CALL_I32",
+                                        [UL_CALL_F8E4M3FN] = "UL_CALL_F8E4M3FN",
+                                        [UL_CALL_F8E5M2] = "UL_CALL_F8E5M2",
+                                        [UL_CALL_F4E2M1] = "UL_CALL_F4E2M1"};
     return names[type];
 }
 
@@ -201,19 +206,15 @@ static void put_nbits(struct ul_text *text, const struct ul_call_nbits *nbits)
     static const char *const zeros[] = {[UL_NBITS_FIXED] = "UL_NBITS_FIXED",
                                         [UL_NBITS_PACKED] = "UL_NBITS_PACKED",
                                         [UL_NBITS_FLOATS] = "UL_NBITS_FLOATS"};
-    static const char *const types[] = {
-        [UL_CALL_F32] = "UL_CALL_F32",       [UL_CALL_F16] = "UL_CALL_F16",
-        [UL_CALL_BF16] = "UL_CALL_BF16",     [UL_CALL_U8] = "UL_CALL_U8",
-        [UL_CALL_I8] = "UL_CALL_I8",         [UL_CALL_F8E4M3FN] = "UL_CALL_F8E4M3FN",
-        [UL_CALL_F8E5M2] = "UL_CALL_F8E5M2", [UL_CALL_F4E2M1] = "UL_CALL_F4E2M1"};
     if (nbits->bits == 0)
         return;
     ul_text_printf(text,
                    "     .nbits = {.bits = %u, .code_type = %s, .block = %" PRId64
                    ", .zero = %u, .zeros = %s, .scale_type = %s, .by_bytes = %u"
                    ", .turned = %u",
-                   nbits->bits, types[nbits->code_type], nbits->block, nbits->zero,
-                   zeros[nbits->zeros], types[nbits->scale_type], nbits->by_bytes, nbits->turned);
+                   nbits->bits, type_name(nbits->code_type), nbits->block, nbits->zero,
+                   zeros[nbits->zeros], type_name(nbits->scale_type), nbits->by_bytes,
+                   nbits->turned);
     put_float(text, "scale", nbits->scale);
     ul_text_put(text, "},\n");
 }
