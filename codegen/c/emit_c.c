@@ -87,7 +87,7 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
 static void put_transfer(struct ul_emitter *emitter, uint32_t position)
 {
     const struct ul_emit_transfer *transfer = &emitter->transfers[position];
-    bool saves = emitter->plan->positions[position].kind == UL_PLAN_SAVE;
+    bool saves = !emitter->plan->positions[position].loads;
     ul_text_printf(emitter->text,
                    "    UL_STEP(run, %u);\n    ul_offload_begin(run, UL_OFFLOAD_%s, %u, %" PRIu64
                    ", a + %" PRIu64 ", %" PRIu64 ");\n",

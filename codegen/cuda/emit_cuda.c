@@ -182,8 +182,8 @@ static void put_transfer(struct ul_emitter *emitter, uint32_t position)
                    "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n"
                    "    ul_cuda_move(&at, UL_OFFLOAD_%s, %u, %u, %" PRIu64 ", a + %" PRIu64
                    ", %" PRIu64 ");\n",
-                   position, at->kind == UL_PLAN_SAVE ? "SAVE" : "LOAD", at->stream,
-                   transfer->number, transfer->offload_offset_bytes, transfer->arena_offset_bytes,
+                   position, at->loads ? "LOAD" : "SAVE", at->stream, transfer->number,
+                   transfer->offload_offset_bytes, transfer->arena_offset_bytes,
                    transfer->size_bytes);
 }
 

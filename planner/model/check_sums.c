@@ -261,8 +261,7 @@ static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_pos
         return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
     if (at->kind == UL_PLAN_WAIT)
         return wait_duration(c, &c->plan->positions[at->awaited]);
-    const struct ul_plan_resource *engine =
-        ul_checker_engine(c, at->space, at->kind == UL_PLAN_LOAD);
+    const struct ul_plan_resource *engine = ul_checker_engine(c, at->space, at->loads);
     if (engine->bandwidth_mb == 0)
         return engine->latency_cost;
     if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))

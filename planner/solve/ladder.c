@@ -945,8 +945,9 @@ static const char *transfers_name(struct climb *c, const struct source *source,
 {
     uint32_t saves = 0, loads = 0;
     for (uint32_t p = 0; p < job->position_count; p++) {
-        saves += job->positions[p].kind == UL_PLAN_SAVE;
-        loads += job->positions[p].kind == UL_PLAN_LOAD;
+        bool copies = job->positions[p].kind == UL_PLAN_COPY;
+        saves += copies && !job->positions[p].loads;
+        loads += copies && job->positions[p].loads;
     }
     if (saves + loads == 0)
         return source->remat_method;
