@@ -33,7 +33,20 @@ struct ul_checker {
 
 #define FAIL(c, ...) return ul_diag_set((c)->diag, UL_MISMATCH, __VA_ARGS__)
 
+/* check_banks.c */
+
+/* Whether every range of space 0 lies in a bank that has room for it and takes it; nothing where
+ * the plan has no banks. */
+enum ul_status ul_checker_banks(const struct ul_checker *c) UL_MUST_CHECK;
+/* Adds what is moved to and from banks to the cost of a plan, and the least of it to what that is
+ * compared with; refuses what the plan says of the first. */
+enum ul_status ul_checker_bank_costs(const struct ul_checker *c, uint64_t *cost,
+                                     uint64_t *base) UL_MUST_CHECK;
+
 /* check_sums.c */
+
+/* The alternative that costs least, the first of several, but of other bits where there is one. */
+uint32_t ul_checker_cheapest(const struct ul_plan_step *step);
 
 bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id);
 /* Whether a persistent value may be at home in another space. */

@@ -116,6 +116,12 @@ struct ul_plan_rows {
     uint64_t holes_bytes;
 };
 
+/* Where a bank of the problem begins in space 0, and what it holds there: up to the highest end of
+ * a range that lies in it. Banks follow each other. */
+struct ul_plan_bank_place {
+    uint64_t begin_bytes, size_bytes;
+};
+
 struct ul_plan {
     struct ul_plan_position *positions;
     uint32_t position_count;
@@ -125,7 +131,11 @@ struct ul_plan {
     uint32_t *value_ranges;   /* first range of each value; value_count + 1 entries */
     uint64_t *reserved_bytes; /* per space: the highest end of a range */
     uint32_t space_count;
-    uint64_t beside_bytes; /* reserved of the spaces that are beside, and the deepest stack */
+    struct ul_plan_bank_place *banks; /* as the problem's; NULL: not laid out in them */
+    uint32_t bank_count;
+    uint64_t bank_cost;       /* of `cost`: of what is moved to and from banks */
+    uint64_t bank_cost_bound; /* no way to lay these ranges out in the banks costs less */
+    uint64_t beside_bytes;    /* reserved of the spaces that are beside, and the deepest stack */
     uint64_t alignment_bytes;
     struct ul_plan_rows rows;
     uint32_t peak_position;            /* first of the largest padded live sum of space 0 */
@@ -133,7 +143,8 @@ struct ul_plan {
     uint64_t orders_lower_bound_bytes; /* of that sum, over all orders of every step once, by its
                                           cheapest alternative, as far as it is proven */
     uint64_t lower_bound_bytes;        /* over all orders, recomputations, packings */
-    uint64_t cost;                     /* when stream 0 is done: without others, the sum */
+    uint64_t cost;                     /* when stream 0 is done: without others, the sum; with
+                                          bank_cost */
     uint64_t base_cost;                /* the problem's; else every step once, at its cheapest */
     bool fits;                         /* budget and capacities hold */
     bool packing_proven;               /* no packing of these ranges is smaller */
@@ -190,6 +201,8 @@ enum ul_status ul_plan_require_methods(const struct ul_plan_options *options,
 /* Why the method of recomputation that was named does not serve: remat_why_not is not NULL. */
 const char *ul_plan_remat_refusal(struct ul_arena *arena, const struct ul_plan_options *options,
                                   const struct ul_plan *plan);
+/* The bank in which [offset, offset + size) lies as a whole, or UL_PLAN_NONE. */
+uint32_t ul_plan_find_bank(const struct ul_plan *plan, uint64_t offset_bytes, uint64_t size_bytes);
 /* Whether the positions are runs of stream 0 and nothing else. */
 bool ul_plan_only_runs(const struct ul_plan *plan);
 /* Whether some of its runs are on another stream. */
