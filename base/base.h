@@ -236,6 +236,8 @@ enum ul_status ul_file_map(struct ul_file *file, struct ul_arena *arena, const c
 void ul_file_unmap(struct ul_file *file);
 /* Whether the path names something other than a folder. */
 bool ul_file_exists(const char *path);
+/* The path without its folders: the end of it. */
+const char *ul_file_name(const char *path);
 /* Says that bytes are not read again for a while: the pages of a mapped file leave memory, so that
  * going through a large file once does not hold all of it. The contents are kept. */
 void ul_file_release(const void *data, uint64_t size_bytes);

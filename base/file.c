@@ -78,6 +78,12 @@ bool ul_file_exists(const char *path)
     return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
 }
 
+const char *ul_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
 void ul_file_release(const void *data, uint64_t size_bytes)
 {
 #ifdef MADV_PAGEOUT

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ullage profile: measures this machine into a device profile, or lists the built-in ones. */
 #define _XOPEN_SOURCE 700
-#include "cli/profile_internal.h"
+#include "cli/profile/profile_internal.h"
 
 #include <string.h>
 #include <unistd.h>

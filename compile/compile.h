@@ -39,7 +39,7 @@
 #include "codegen/program/library.h"
 #include "codegen/program/program.h"
 #include "codegen/target.h"
-#include "compile/options.h"
+#include "compile/options/options.h"
 #include "frontend/frontend.h"
 #include "passes/passes.h"
 #include "report/saved.h"
@@ -72,7 +72,7 @@ enum ul_cudnn_choice { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND 
 struct ul_compile_options {
     struct ul_options base;
 #define UL_OPTION(type, field, ...) type field;
-#include "compile/options.def"
+#include "compile/options/options.def"
 #undef UL_OPTION
     const char *runtime_dir; /* of the runtime's sources; NULL: as installed */
 };

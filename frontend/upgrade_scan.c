@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scan-8 ran over a batch: every state and scanned input had a batch dimension in front. That is
- * today's Scan over the batch whose body is today's Scan over the sequence. */
+/* Scan-8 ran over a batch: every state and scanned input had a batch dimension first. It becomes
+ * today's Scan over the batch, whose body is today's Scan over the sequence. */
 #include "frontend/frontend_internal.h"
 #include "ir/op.h"
 

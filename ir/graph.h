@@ -235,7 +235,7 @@ uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *are
 bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value);
 /* The model's output of that name overwrites the input of that name, which is state from now on.
  * UL_USAGE: there is no such pair, or one of the two is in another pair already. Whether types
- * agree is known once they are inferred (passes/donate.c). */
+ * agree is known once they are inferred (passes/memory/donate.c). */
 enum ul_status ul_graph_donate(struct ul_graph *graph, const char *output, const char *input,
                                struct ul_diag *diag) UL_MUST_CHECK;
 /* A constant that may be computed with; NULL for a state, whose bytes change. */

@@ -93,8 +93,8 @@ struct ul_op_info {
     uint32_t min_inputs, max_inputs;
     uint32_t min_outputs, max_outputs;
     uint32_t flags;
-    /* What is not rounded to 16 bits in memory (passes/precision.c): inputs that decide something,
-     * or are applied to every element; outputs that many elements were reduced to. */
+    /* What is not rounded to 16 bits in memory (passes/memory/precision.c): inputs that decide
+     * something, or are applied to every element; outputs that many elements were reduced to. */
     uint32_t exact_inputs, exact_outputs;
     /* Inputs that it multiplies itself, maybe by what it makes (R by h): in programs that train in
      * 16 bits they are rounded as the factors of UL_OP_MULTIPLIES are, and so is what it makes, to
@@ -132,7 +132,8 @@ bool ul_op_has_gradient(enum ul_op op);
 /* By ONNX name and domain ("" and "ai.onnx" are the same); UL_OP_NONE when unsupported. */
 enum ul_op ul_op_find(const char *domain, const char *name);
 
-/* ops/random.c: lets node `to` draw what `from` draws, also in a loop that is unrolled later. */
+/* ops/random/random.c: lets node `to` draw what `from` draws, also in a loop that is unrolled
+ * later. */
 void ul_op_copy_seed(struct ul_graph *graph, ul_node_id to, const struct ul_node *from);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The facts of a plan, read off the plan and the description beside it. docs/plan-format.md
- * documents each. */
+/* The facts of a plan, from the plan and its description. docs/plan-format.md documents each. */
+#include "planner/model/timeline.h"
 #include "report/saved.h"
 
 #include <string.h>
 
 /* ---- Tables ---- */
 
-/* How elements lie in memory is said where that is asked for. */
+/* The layout of elements in memory is saved only where that is asked for. */
 static void save_range(const struct ul_report *report, struct ul_arena *arena,
                        const struct ul_report_readers *readers, uint32_t i,
                        struct ul_saved_range *saved)
@@ -38,7 +38,7 @@ static void save_range(const struct ul_report *report, struct ul_arena *arena,
                        : ""};
 }
 
-/* What is not run has neither a number nor a pass. */
+/* Something that does not run has neither a number nor a pass. */
 static void save_step(const struct ul_report *report, const struct ul_report_readers *readers,
                       uint32_t i, struct ul_saved_step *saved)
 {
@@ -92,7 +92,7 @@ static void save_tables(const struct ul_report *report, struct ul_arena *arena,
         save_range(report, arena, &readers, i, &saved->ranges[i]);
 }
 
-/* A process is no smaller than its buffer, but for rows that nobody looks up. */
+/* A process is no smaller than its buffer, except for rows that are never looked up. */
 static bool is_misfit_proven(const struct ul_report *report)
 {
     uint64_t reserved = report->plan->reserved_bytes[0];
@@ -113,7 +113,7 @@ static void save_plan(const struct ul_report *report, struct ul_saved *saved)
     saved->lower_bound_bytes = plan->lower_bound_bytes;
     saved->alignment_bytes = plan->alignment_bytes;
     saved->fits = plan->fits;
-    /* Where it does not fit: that nothing does. */
+    /* where the plan does not fit, whether that is proven for all */
     saved->proven = plan->fits ? plan->packing_proven : is_misfit_proven(report);
     saved->optimal = plan->optimal;
     saved->cost_bound = plan->cost_bound;
@@ -130,7 +130,7 @@ static void save_plan(const struct ul_report *report, struct ul_saved *saved)
         .order = plan->order_method, .remat = plan->remat_method, .pack = plan->pack_method};
 }
 
-/* ---- What follows from its tables ---- */
+/* ---- Facts that follow from the tables ---- */
 
 static void save_sums(const struct ul_report *report, struct ul_arena *arena,
                       struct ul_saved *saved)
@@ -153,7 +153,76 @@ static void save_sums(const struct ul_report *report, struct ul_arena *arena,
     ul_report_save_kept(report, arena, saved);
 }
 
+/* ---- Models ---- */
+
+/* The model that a region belongs to. */
+static uint32_t model_of(const struct ul_report *report, uint32_t region)
+{
+    const struct ul_plan_region *regions = report->problem->regions;
+    while (regions[region].parent != 0)
+        region = regions[region].parent;
+    uint32_t model = 0;
+    while (report->model_regions[model] != region)
+        model++;
+    UL_ASSERT(model < report->facts.model_count);
+    return model;
+}
+
+/* One bit a model: which of them read the value. */
+static void mark_readers(const struct ul_report *report, uint32_t position, uint64_t bit,
+                         uint64_t *readers)
+{
+    const struct ul_plan_substep *substep =
+        ul_substep_at(report->problem, &report->plan->positions[position]);
+    for (uint32_t i = 0; i < substep->read_count; i++)
+        readers[substep->reads[i]] |= bit;
+}
+
+static void add_weights(const struct ul_report *report, const uint64_t *readers,
+                        struct ul_saved *saved)
+{
+    for (uint32_t v = 0; v < report->problem->value_count; v++) {
+        const struct ul_plan_value *value = &report->problem->values[v];
+        for (uint32_t m = 0; value->class == UL_PLAN_WEIGHTS && m < saved->model_count; m++) {
+            uint64_t bit = (uint64_t)1 << m;
+            if ((readers[v] & bit) != 0)
+                saved->models[m].weight_bytes += value->size_bytes;
+            if (readers[v] == bit)
+                saved->models[m].own_weight_bytes += value->size_bytes;
+        }
+    }
+}
+
+static void save_models(const struct ul_report *report, struct ul_arena *arena,
+                        struct ul_saved *saved)
+{
+    uint64_t *curves[UL_SAVED_CURVES];
+    uint64_t *readers = UL_NEW_ARRAY(arena, uint64_t, report->problem->value_count);
+    if (saved->model_count == 0)
+        return;
+    UL_ASSERT(report->model_regions != NULL && saved->model_count <= 64);
+    saved->models = ul_arena_copy(arena, saved->models, saved->model_count * sizeof *saved->models);
+    ul_saved_curves(saved, arena, curves);
+    for (uint32_t p = 0; p < saved->step_count; p++) {
+        const struct ul_plan_position *at = &report->plan->positions[p];
+        bool is_run = at->kind == UL_PLAN_RUN;
+        const struct ul_plan_step *step = is_run ? &report->problem->steps[at->step] : NULL;
+        uint32_t m = model_of(report, is_run ? step->region : at->region);
+        struct ul_saved_model *model = &saved->models[m];
+        uint64_t live_bytes = 0;
+        for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
+            live_bytes += curves[c][p];
+        model->peak_bytes = live_bytes > model->peak_bytes ? live_bytes : model->peak_bytes;
+        if (!is_run)
+            continue;
+        model->cost += at->substep == 0 ? step->alternatives[at->alternative].cost : 0;
+        mark_readers(report, p, (uint64_t)1 << m, readers);
+    }
+    add_weights(report, readers, saved);
+}
+
 /* ---- What makes it smaller ---- */
+/* ---- Remedies ---- */
 
 /* The first run of a step; every step has one. */
 static uint32_t position_of(const struct ul_plan *plan, uint32_t step)
@@ -180,7 +249,7 @@ static void save_blockers(const struct ul_report *report, struct ul_arena *arena
                                                        .bytes = need_bytes[i]};
 }
 
-/* Whose the process of a remedy is stands where it is not this plan's. */
+/* The owner of a remedy's process is saved only where it is not this plan's. */
 static void save_remedies(struct ul_arena *arena, struct ul_saved *saved)
 {
     struct ul_saved_remedy *remedies =
@@ -205,6 +274,7 @@ void ul_report_save(const struct ul_report *report, struct ul_arena *arena, stru
     save_remedies(arena, saved);
     ul_report_save_ladder(report, arena, saved);
     save_tables(report, arena, saved);
+    save_models(report, arena, saved);
 }
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report)

@@ -32,13 +32,13 @@ const char *ul_report_table_value(const struct ul_report_table *table, uint32_t 
     return table->axes[axis].values[index % table->axes[axis].count];
 }
 
-/* ns of a sample; of a run where runs have none. */
+/* ns per sample; per run where a run has no samples. */
 static double sample_time(const struct ul_report_case *row)
 {
     return (double)row->cost / (double)(row->sample_count > 0 ? row->sample_count : 1);
 }
 
-/* Rows of one model follow each other. */
+/* Rows of one model are adjacent. */
 static bool has_same_model(const struct ul_report_table *table, uint32_t a, uint32_t b)
 {
     uint32_t count = table->model_sha256 == NULL ? table->axes[0].count : 1;
@@ -46,7 +46,7 @@ static bool has_same_model(const struct ul_report_table *table, uint32_t a, uint
     return a / of_each == b / of_each;
 }
 
-/* Whether what a budget bounds is the same of both: two buffers, or two processes of the same
+/* Whether a budget bounds the same memory in both: two buffers, or two processes of the same
  * owner. */
 static bool is_alike(const struct ul_report_case *a, const struct ul_report_case *b)
 {
@@ -75,13 +75,13 @@ bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index
 
 /* ---- text ---- */
 
-/* Which columns say something in this table, and how wide they are. */
+/* Which columns this table needs, and how wide they are. */
 struct layout {
     const struct ul_report_table *table;
-    size_t widths[64]; /* of axes */
+    size_t widths[64]; /* widths of axes */
     bool has_models, has_largest, has_overhead, has_repeats, has_rates;
     size_t peak_columns;
-    struct ul_report_unit unit; /* that of the largest buffer */
+    struct ul_report_unit unit; /* the unit of the largest buffer */
 };
 
 static size_t larger(size_t a, size_t b)
@@ -89,8 +89,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* As wide as the longest value, where lines have room for that, else at most `limit`. Returns what
- * they take together. */
+/* Makes a column as wide as its longest value where lines have room for that, else at most `limit`.
+ * Returns the width of all. */
 static size_t size_axes(struct ul_arena *arena, const struct ul_report_table *table, size_t limit,
                         struct layout *layout)
 {
@@ -180,7 +180,7 @@ static void put_plan(struct ul_text *text, const struct layout *layout,
                            : ul_report_fit_name(text->arena, row->peak_node, layout->peak_columns));
 }
 
-/* Why there is no plan, by the number of the first case with that reason. */
+/* The number of the first case with the same reason for having no plan. */
 static uint32_t find_reason(const struct ul_report_table *table, uint32_t index)
 {
     uint32_t number = 0;
@@ -242,7 +242,7 @@ static void put_title(struct ul_text *text, const struct ul_report_table *table,
 
 /* ---- text: the largest model that fits ---- */
 
-/* The axis that says how much memory there is, or the number of axes. */
+/* The axis that gives the amount of memory, or the number of axes. */
 static uint32_t find_room(const struct ul_report_table *table)
 {
     uint32_t axis = 0;
@@ -252,7 +252,7 @@ static uint32_t find_room(const struct ul_report_table *table)
     return axis;
 }
 
-/* Whether a case has that much memory: this value of that axis. */
+/* Whether a case has that amount of memory: this value of that axis. */
 static bool has_room(const struct ul_report_table *table, uint32_t index, uint32_t axis,
                      uint32_t value)
 {
@@ -260,7 +260,7 @@ static bool has_room(const struct ul_report_table *table, uint32_t index, uint32
            ul_report_table_value(table, index, axis) == table->axes[axis].values[value];
 }
 
-/* Of most weights, of these that of the least time; the number of cases: none fits. */
+/* The case of most weights, among these the fastest; the number of cases where none fits. */
 static uint32_t find_largest(const struct ul_report_table *table, uint32_t axis, uint32_t value)
 {
     uint32_t found = table->case_count;
@@ -276,7 +276,7 @@ static uint32_t find_largest(const struct ul_report_table *table, uint32_t axis,
     return found;
 }
 
-/* A line for each size of memory: the largest model that has a plan within it. */
+/* Writes a line for each amount of memory: the largest model with a plan within it. */
 static void put_largest(struct ul_text *text, const struct ul_report_table *table)
 {
     uint32_t axis = find_room(table);

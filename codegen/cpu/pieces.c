@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of calls: whether the library computes a piece of a call with the bits of the whole.
  *
- * Problem: chains are computed in pieces to keep a budget (passes/split.c), and a piece must have
- * the bits that the whole has. Method: a piece is a call of the same implementation on the same
- * weights, packed as the whole packs them, since both are to be held once. It is what a plan should
- * hold if a trial (trial.c) of it has the bits of a trial of the whole, in the rows that it is of.
+ * Problem: chains are computed in pieces to keep a budget (passes/memory/split.c), and a piece must
+ * have the bits that the whole has. Method: a piece is a call of the same implementation on the
+ * same weights, packed as the whole packs them, since both are to be held once. It is what a plan
+ * should hold if a trial (trial.c) of it has the bits of a trial of the whole, in the rows that it
+ * is of.
  *
  * Sums of integers need no trial: they are exact.
  *

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient of attention on target cuda, a pass at a time (ir/ops/attention_gradient_tiles.c):
- * sizes of tiles, and what the templates of runtime/cuda/ul_attention_gradient.cuh call. */
+/* The gradient of attention on target cuda, a pass at a time
+ * (ir/ops/attention/attention_gradient_tiles.c): sizes of tiles, and what the templates of
+ * runtime/cuda/ul_attention_gradient.cuh call. */
 #include "codegen/cuda/attend_cuda_internal.h"
 
 #include <inttypes.h>

@@ -60,9 +60,9 @@
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
  * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
  * are made for. So the first layer of a network for images does: its three channels (four, with
- * passes/stem.c) lie apart in memory, or else cuDNN pads them in a workspace, where the largest
- * values are (in f16 networks for mobiles took up to a third more memory for it). Slices of a
- * Concat stay ours too: of tensors with channels innermost cuDNN documents those that are fully
+ * passes/graph/stem.c) lie apart in memory, or else cuDNN pads them in a workspace, where the
+ * largest values are (in f16 networks for mobiles took up to a third more memory for it). Slices of
+ * a Concat stay ours too: of tensors with channels innermost cuDNN documents those that are fully
  * packed, and a copy behind each call would be a launch more. Other activations behind a
  * convolution stay ours: cuDNN's engines for them compile when the program starts, for seconds
  * each.
@@ -71,7 +71,7 @@
  * deterministic for them (asked of 9.19, for compute capability 8.0, 9.0, 10.0 and 12.0).
  *
  * Left undone: pooling; what follows a transposed convolution (where steps are as wide as the
- * kernel it is a product: passes/transposed.c); convolutions of three axes of space; scaled
+ * kernel it is a product: passes/graph/transposed.c); convolutions of three axes of space; scaled
  * residuals. */
 #include "codegen/cuda/cuda.h"
 #include "codegen/program/library_internal.h"

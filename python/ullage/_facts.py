@@ -52,6 +52,7 @@ class Facts(Needed):
     max_batch: dict
     max_dim: dict
     micro_batches: dict
+    models: list
     training: dict
     step_cost: int
     method: dict

@@ -165,6 +165,36 @@ def check_together(suite, plan, text):
     run([suite.ullage, "check", *suite.models, again, "--shared"], 6)
 
 
+def check_models(suite):
+    """A plan names its models and says what each takes, so that nobody has to name them again."""
+    path = os.path.join(suite.folder, "named.json")
+    models = [DIGITS, UNTRAINED, DIGITS]
+    words = [*models, "--shared", *suite.common, "--prefix", "a,b,c", "--dim", "a:N=1", "--dim", "b:N=4", "--dim", "c:N=2"]
+    run([suite.ullage, "plan", *words, "--json", path])
+    plan = load(path)
+    expect([model["name"] for model in plan["models"]] == ["a", "b", "c"], str(plan["models"]))
+    expect([model["file"] for model in plan["models"]] == [os.path.basename(path) for path in models], str(plan["models"]))
+    expect(max(model["peak_bytes"] for model in plan["models"]) == plan["order_lower_bound_bytes"], str(plan["models"]))
+    expect(sum(model["cost"] for model in plan["models"]) == plan["cost"], str(plan["models"]))
+    weights = plan["rows"]["weights"]
+    expect(all(model["own_weight_bytes"] <= model["weight_bytes"] <= weights for model in plan["models"]), str(plan["models"]))
+    if suite.target == "c":  # where a weight has one layout
+        a, b, c = plan["models"]
+        expect(a["weight_bytes"] == c["weight_bytes"] and a["own_weight_bytes"] == c["own_weight_bytes"] == 0, str(a))
+        expect(a["weight_bytes"] + b["own_weight_bytes"] == weights, str(b))
+    run([suite.ullage, "check", *models, path, "--shared"])
+    run([suite.ullage, "plan", *models, "--shared", "--plan", path])
+    swapped = run([suite.ullage, "check", UNTRAINED, DIGITS, DIGITS, path, "--shared"], 6)
+    expect('has "digits.onnx" as its model 1' in swapped.stderr, swapped.stderr)
+    fewer = run([suite.ullage, "check", DIGITS, UNTRAINED, path, "--shared"], 6)
+    expect('is of 3 models, "a, b, c": give those, in that order' in fewer.stderr, fewer.stderr)
+    for name in ["b", "a b", "ul_x", "stdio"]:
+        plan["models"][0]["name"] = name
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+        run([suite.ullage, "check", *models, path, "--shared"], 6)
+
+
 def check_budgets(suite, free):
     for of in [["--budget-of", "arena"], []]:
         plan, done = suite.plan("--budget", "1", *of, code=4)
@@ -442,6 +472,7 @@ def main():
         suite = Suite(given.ullage, given.target, folder)
         plan, done = suite.plan()
         check_together(suite, plan, done.stdout)
+        check_models(suite)
         check_weights(suite)
         check_programs(suite)
         check_link(suite)

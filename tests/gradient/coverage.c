@@ -7,7 +7,7 @@
  * exit: 0 all hold, 1 not */
 #include "golden_files.h"
 #include "ir/op.h"
-#include "passes/pattern_internal.h"
+#include "passes/patterns/pattern_internal.h"
 
 #include <stdio.h>
 #include <string.h>
