@@ -27,21 +27,19 @@ struct ul_checker {
     bool *is_read;      /* per value: some position does */
     uint32_t *away;     /* per value: the other space where it is at home, or UL_PLAN_NONE */
     struct ul_checker_use *readers,
-        *writers;           /* per range: the last that used it from another stream */
-    uint32_t *first, *last; /* per region: positions [first, last) */
+        *writers;             /* per range: the last that used it from another stream */
+    uint32_t *first, *last;   /* per region: positions [first, last) */
+    uint64_t bank_cost;       /* of what is moved to and from the banks of the plan */
+    uint64_t least_bank_cost; /* of the fastest ways, at the best of rates */
 };
 
 #define FAIL(c, ...) return ul_diag_set((c)->diag, UL_MISMATCH, __VA_ARGS__)
 
 /* check_banks.c */
 
-/* Whether every range of space 0 lies in a bank that has room for it and takes it; nothing where
- * the plan has no banks. */
-enum ul_status ul_checker_banks(const struct ul_checker *c) UL_MUST_CHECK;
-/* Adds what is moved to and from banks to the cost of a plan, and the least of it to what that is
- * compared with; refuses what the plan says of the first. */
-enum ul_status ul_checker_bank_costs(const struct ul_checker *c, uint64_t *cost,
-                                     uint64_t *base) UL_MUST_CHECK;
+/* Whether every range of space 0 lies in a bank that has room for it and takes it, and moves cost
+ * what the plan says; sets bank_cost and least_bank_cost, 0 where there are no banks. */
+enum ul_status ul_checker_banks(struct ul_checker *c) UL_MUST_CHECK;
 
 /* check_sums.c */
 

@@ -43,7 +43,7 @@ static enum ul_status in_bank_check(const struct ul_checker *c, uint32_t r, uint
 }
 
 /* Banks follow each other, hold what lies in them, and have room for it. */
-enum ul_status ul_checker_banks(const struct ul_checker *c)
+static enum ul_status layout_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
     uint64_t behind = 0;
@@ -184,28 +184,32 @@ static uint64_t moving_cost(const struct ul_plan_bank *bank, uint64_t bytes)
     return scaled / bank->bandwidth_mb + (scaled % bank->bandwidth_mb > 0);
 }
 
-enum ul_status ul_checker_bank_costs(const struct ul_checker *c, uint64_t *cost, uint64_t *base)
+static enum ul_status moves_check(struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
-    uint64_t sum = 0, least = UINT64_MAX;
-    if (c->problem->bank_count == 0)
-        return UL_OK;
     uint64_t all = least_moved(c);
+    c->least_bank_cost = UINT64_MAX;
     for (uint32_t b = 0; b < c->problem->bank_count; b++) {
         uint64_t own = moving_cost(&c->problem->banks[b], all);
-        least = own < least ? own : least;
+        c->least_bank_cost = own < c->least_bank_cost ? own : c->least_bank_cost;
     }
-    add_saturated(base, least);
     if (plan->bank_count == 0)
         return UL_OK;
     const uint64_t *moved = moved_of(c);
     for (uint32_t b = 0; b < plan->bank_count; b++)
-        add_saturated(&sum, moving_cost(&c->problem->banks[b], moved[b]));
-    add_saturated(cost, sum);
-    if (sum != plan->bank_cost)
-        FAIL(c, "what is moved to and from banks costs %llu, not %llu.", (unsigned long long)sum,
-             (unsigned long long)plan->bank_cost);
+        add_saturated(&c->bank_cost, moving_cost(&c->problem->banks[b], moved[b]));
+    if (c->bank_cost != plan->bank_cost)
+        FAIL(c, "what is moved to and from banks costs %llu, not %llu.",
+             (unsigned long long)c->bank_cost, (unsigned long long)plan->bank_cost);
     if (plan->bank_cost_bound > plan->bank_cost)
         FAIL(c, "the bound of what is moved to and from banks is above its cost.");
     return UL_OK;
+}
+
+enum ul_status ul_checker_banks(struct ul_checker *c)
+{
+    if (c->problem->bank_count == 0 && c->plan->bank_count == 0)
+        return UL_OK;
+    UL_TRY(layout_check(c));
+    return moves_check(c);
 }

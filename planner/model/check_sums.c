@@ -299,6 +299,12 @@ uint32_t ul_checker_cheapest(const struct ul_plan_step *step)
     return cheapest;
 }
 
+static void add_saturated(uint64_t *sum, uint64_t more)
+{
+    if (!ul_size_add(*sum, more, sum))
+        *sum = UINT64_MAX;
+}
+
 static enum ul_status cost_check(const struct ul_checker *c)
 {
     uint64_t cost = finish_of(c), base = 0;
@@ -310,7 +316,8 @@ static enum ul_status cost_check(const struct ul_checker *c)
         base += min;
     }
     uint64_t steps_cost = base;
-    UL_TRY(ul_checker_bank_costs(c, &cost, &base));
+    add_saturated(&cost, c->bank_cost);
+    add_saturated(&base, c->least_bank_cost);
     if (c->problem->base_cost != 0)
         base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)
