@@ -8,7 +8,7 @@
 
 enum { NAME_BYTES = 60 }; /* the longest name of a profile */
 
-/* The processor as the system calls it, in the characters that a profile's name may have. */
+/* The system's name of the processor, in characters that a profile's name may have. */
 static const char *processor_name(struct ul_arena *arena)
 {
     char line[256];

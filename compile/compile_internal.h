@@ -27,10 +27,6 @@ bool ul_compile_rounds_products(const struct ul_compile_options *options,
 /* budget.c: plans without a budget, or, where that is too much, the cheapest plan of the ladder
  * that fits; with wants_ladder the ladder is made anyway. */
 enum ul_status ul_compile_solve(struct ul_compile *compile) UL_MUST_CHECK;
-/* UL_NO_FIT with why, where a method that was named does not serve. */
-enum ul_status ul_compile_require_methods(struct ul_compile *compile) UL_MUST_CHECK;
-/* A line of what makes a plan smaller and was not asked for yet, as far as no plan says it. */
-void ul_compile_put_remedies(struct ul_text *text, const struct ul_compile_options *options);
 
 /* beside.c: counts what a program of this compile takes beside its buffer, once it is built; what
  * that is of its process, and of what a budget bounds; all that the compile's own plan takes. */
@@ -171,11 +167,6 @@ void ul_compile_describe(struct ul_compile *compile);
 void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_graph *graph,
                                  const struct ul_program *program, const struct ul_plan *plan,
                                  struct ul_report_variant *variant);
-
-/* emit.c: what the emitter is told of the compile, whose source goes to the folder. */
-struct ul_emit_options;
-enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *directory,
-                                       struct ul_emit_options *emit) UL_MUST_CHECK;
 
 /* compiler.c: the program that the command is, or NULL. */
 const char *ul_compile_command_path(struct ul_compile *compile);

@@ -174,8 +174,8 @@ void ul_model_done(struct ul_onnx_model *model);
 struct ul_export_tensor {
     const char *name;
     const struct ul_tensor *tensor; /* NULL: there are factors */
-    const struct ul_tensor
-        *base; /* for factors: the weight to which they are added; NULL: the model's own */
+    /* for factors: the weight to which they are added; NULL: the model's own */
+    const struct ul_tensor *base;
     const struct ul_tensor *left, *right;
     const char *left_name, *right_name;
     double scale;

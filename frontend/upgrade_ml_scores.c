@@ -45,7 +45,7 @@ ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t 
                                ul_tensor_new(graph->arena, &type, bytes));
 }
 
-ul_value_id ul_ml_const_ints(struct ul_old_node *node, int64_t count, const int64_t *values)
+static ul_value_id const_ints(struct ul_old_node *node, int64_t count, const int64_t *values)
 {
     UL_ASSERT(count > 0 && count <= UINT32_MAX);
     return ul_old_const_ints(node, values, (uint32_t)count);
@@ -168,8 +168,8 @@ void ul_ml_set_labels(struct ul_old_node *node, const struct ul_ml_labels *label
         return;
     }
     if (!is_range(labels))
-        index = ul_old_emit_two(node, "Gather", ul_ml_const_ints(node, labels->count, labels->ints),
-                                index);
+        index =
+            ul_old_emit_two(node, "Gather", const_ints(node, labels->count, labels->ints), index);
     ul_old_set_result(node, 0, index);
 }
 

@@ -35,8 +35,8 @@ struct ul_report_value {
 struct ul_report_variant {
     uint32_t split_count, row_major_count, inside_count;
     const char *const *splits, *const *row_major, *const *inside;
-    const struct ul_problem
-        *problem; /* the problem of its plans; NULL: its steps and values are not known */
+    /* the problem of its plans; NULL: its steps and values are not known */
+    const struct ul_problem *problem;
     const struct ul_report_step *steps;
     const struct ul_report_value *values;
     struct ul_plan_beside process; /* what its process takes besides its buffer */
@@ -104,8 +104,8 @@ struct ul_report {
 /* readers.c: the users of live ranges, found from the plan's positions. */
 
 struct ul_report_readers {
-    const uint32_t
-        *first; /* by range, with one more at the end: where its readers in `positions` begin */
+    /* by range, with one more at the end: where its readers in `positions` begin */
+    const uint32_t *first;
     const uint32_t *positions; /* ascending within each range */
     uint32_t forward_count;    /* steps of the problem before the backward pass; 0: none */
 };
@@ -162,8 +162,6 @@ void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t co
 /* save.c: the facts of plan.json (docs/plan-format.md), and its text. */
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
-/* All facts of the plan. */
-void ul_report_save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved);
 /* read_plan.c: reads a plan.json for `check` and --plan, which hold it against its model. */
 
 /* All facts of the file; process, alignment and device must agree. */
@@ -232,16 +230,9 @@ void ul_report_save_ladder(const struct ul_report *report, struct ul_arena *aren
 
 /* what_if.c: one row for each case. */
 
-/* The value that a case has on an axis. */
-const char *ul_report_table_value(const struct ul_report_table *table, uint32_t index,
-                                  uint32_t axis);
-/* Whether no other case of the table is better both in bytes and in time per sample. */
-bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index);
 void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
                               uint32_t columns);
 void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table);
 void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table);
-/* Writes the members of a case that has a plan, without braces. */
-void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *row);
 
 #endif

@@ -168,7 +168,7 @@ static uint32_t model_of(const struct ul_report *report, uint32_t region)
     return model;
 }
 
-/* One bit a model: which of them read the value. */
+/* Marks values that a position reads by the bit of its model. */
 static void mark_readers(const struct ul_report *report, uint32_t position, uint64_t bit,
                          uint64_t *readers)
 {
@@ -221,7 +221,6 @@ static void save_models(const struct ul_report *report, struct ul_arena *arena,
     add_weights(report, readers, saved);
 }
 
-/* ---- What makes it smaller ---- */
 /* ---- Remedies ---- */
 
 /* The first run of a step; every step has one. */
@@ -262,7 +261,7 @@ static void save_remedies(struct ul_arena *arena, struct ul_saved *saved)
     saved->remedies = remedies;
 }
 
-void ul_report_save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved)
+static void save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved)
 {
     *saved = report->facts;
     saved->format = "ullage-plan";
@@ -280,6 +279,6 @@ void ul_report_save(const struct ul_report *report, struct ul_arena *arena, stru
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
 {
     struct ul_saved saved;
-    ul_report_save(report, text->arena, &saved);
+    save(report, text->arena, &saved);
     ul_facts_put(text, &saved);
 }

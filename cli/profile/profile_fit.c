@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rates from measured steps. A step takes the sum of its kinds of work, each by its rate, and the
- * overhead; so kinds are fitted one after the other, those first that steps do beside others, and
- * what is known is taken off before the next is fitted. Of several steps of a kind the median
- * counts: one that a neighbour disturbed, or that a compiler had luck with, must not decide. */
+/* Computes rates from measured steps. A step takes the sum of its kinds of work, each at its rate,
+ * and the overhead. So kinds are fitted one after the other, beginning with those that other steps
+ * contain, and what is known is subtracted before the next is fitted. From several steps of a kind
+ * the median is taken: a step that was disturbed, or with which a compiler was lucky, must not
+ * decide. */
 #include "cli/profile/profile_internal.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What of a step's time is not its overhead and its known work, at least a quarter of all. */
+/* A step's time without its overhead and its known work, at least a quarter of it. */
 static double time_left(const struct ul_profile *profile, const struct ul_measured_step *step,
                         double step_ns, enum ul_work_kind kind)
 {
@@ -48,7 +49,7 @@ static bool is_memory(const struct ul_measured_step *step)
     return strcmp(step->label, "memory") == 0;
 }
 
-/* What the last steps take beside their products goes to bytes that no cache holds. */
+/* Attributes what the last steps take besides their products to bytes that no cache holds. */
 static void fit_weights(const struct ul_measured *measured, struct ul_profile *profile)
 {
     double rate = 0;
@@ -63,9 +64,9 @@ static void fit_weights(const struct ul_measured *measured, struct ul_profile *p
     profile->weights_rate = rate;
 }
 
-/* Whether a cache that holds the matrix still does after a run, by how fast it comes: at least
- * twice as fast as from memory, and on average, for in a lucky run it is there. Where none does,
- * the levels below it are left. */
+/* Whether a cache that holds the matrix still holds it after a run, judged by its speed: at least
+ * twice that of memory, on average, since a lucky run may find it there. Otherwise only the levels
+ * below that size count. */
 static void fit_held(const struct ul_measured_step *step, struct ul_profile *profile)
 {
     UL_ASSERT(strcmp(step->label, "held") == 0 && profile->weights_rate > 0);
@@ -80,12 +81,13 @@ static void fit_held(const struct ul_measured_step *step, struct ul_profile *pro
     }
 }
 
-/* A level for each size of the memory program, from the fastest step of the size; a size that is
- * no slower than the one before joins its level. Between two sizes the geometric mean divides. */
+/* Fits a level for each size of the memory program, from the fastest step of that size; a size that
+ * is no slower than the one before joins its level. The geometric mean of two sizes separates their
+ * levels. */
 static void fit_levels(const struct ul_measured *measured, struct ul_profile *profile)
 {
     uint32_t count = 0;
-    uint64_t before = 0; /* the size before */
+    uint64_t before = 0; /* the previous size */
     for (uint32_t i = 0; i < measured->step_count && is_memory(&measured->steps[i]);) {
         uint64_t moved = measured->steps[i].moved_bytes;
         double rate = 0;
@@ -108,8 +110,8 @@ static void fit_levels(const struct ul_measured *measured, struct ul_profile *pr
     profile->level_count = count;
 }
 
-/* What reading the clock between steps adds to each: the steps of one element take that and their
- * overhead, of which a run without the clock tells. It is taken off all that was measured. */
+/* What reading the clock between steps adds to each: steps of one element take that and their
+ * overhead, which a run without the clock gives. It is subtracted from all measurements. */
 static void leave_out_clock(const struct ul_measured *empty, double overhead_ns,
                             struct ul_measured *measured)
 {

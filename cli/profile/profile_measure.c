@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The programs that `ullage profile` measures. Each is a graph in the text form of ir/, taken
- * through passes, planner and code generator as a model is, so that what is measured is what
+/* The programs that `ullage profile` measures. Each is a graph in the text form of ir/, which goes
+ * through passes, planner and code generator as a model does, so that measured code is what
  * compiled models run. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/profile/profile_internal.h"
@@ -80,8 +80,8 @@ static void put_rates(struct ul_text *text)
     ul_text_put(text, "\n");
 }
 
-/* Sizes at which neighbours do not lie a multiple of 4096 bytes apart: a processor that compares
- * the low bits of addresses alone would take every load for one of a store before it. */
+/* Sizes at which neighbours are not a multiple of 4096 bytes apart: a processor that compares only
+ * the low bits of addresses would mistake every load for one of an earlier store. */
 static const uint64_t memory_elements[] = {800, 6100, 47000, 190000, 750000, 2100000, 12000000};
 enum { MEMORY_COUNT = sizeof memory_elements / sizeof *memory_elements, MEMORY_LENGTH = 6 };
 
@@ -95,7 +95,7 @@ static void put_weights_inputs(struct ul_text *text, uint32_t first)
     }
 }
 
-/* Rows times matrices of 16 MB, as nodes from `node` on. */
+/* Writes products of rows with matrices of 16 MB, as nodes from `node` on. */
 static void put_weights(struct ul_text *text, uint32_t first, uint32_t node)
 {
     for (uint32_t id = first; id < first + 3 * WEIGHTS_COUNT; id += 3, node++)
@@ -103,8 +103,8 @@ static void put_weights(struct ul_text *text, uint32_t first, uint32_t node)
                        id + 2, id + 2, node, id, id + 1);
 }
 
-/* Per size two inputs, and steps that each add the two values before: two are read and one written,
- * in the place of the older, so that all three are as near as they can be. */
+/* Writes two inputs for each size, and steps that each add the two values before. Each reads two
+ * values and writes one in place of the older, so that all three are as near as possible. */
 static void put_memory(struct ul_text *text)
 {
     enum { WHOLE = MEMORY_LENGTH + 2 };
@@ -130,8 +130,8 @@ static void put_memory(struct ul_text *text)
     ul_text_put(text, "\n");
 }
 
-/* A row times a matrix of 4 MB, which caches hold that cores share, and then some milliseconds of
- * products of small matrices, each times the same one. */
+/* Writes a product of a row with a matrix of 4 MB, which shared caches hold, and then some
+ * milliseconds of products of small matrices, each with the same one. */
 static void put_held(struct ul_text *text)
 {
     enum { LENGTH = 24, FIRST = 5 };
@@ -156,7 +156,8 @@ static void put_overhead(struct ul_text *text)
 
 /* ---- through the pipeline ---- */
 
-/* Several: where the pages of a process lie is luck, and neighbours come and go. */
+/* Several starts: the pages that a process gets are a matter of luck, and other processes come and
+ * go. */
 enum { STARTS = 5 };
 
 static enum ul_status build(struct ul_compile *compile, enum ul_measure_program program)
@@ -194,7 +195,7 @@ static enum ul_status bad_result(struct ul_compile *compile, const char *what)
     return ul_diag_set(&compile->diag, UL_INTERNAL, "the program that measures %s", what);
 }
 
-/* The program's steps, not measured yet. What is kept of them lives in `arena`. */
+/* Lists the program's steps, not measured yet; `arena` holds what is kept. */
 static void list_steps(const struct ul_compile *compile, struct ul_arena *arena,
                        struct ul_measured *measured)
 {
@@ -214,7 +215,7 @@ static void list_steps(const struct ul_compile *compile, struct ul_arena *arena,
     }
 }
 
-/* The times in the program's JSON, where they are less than those known. */
+/* Takes times from the program's JSON where they are less than known ones. */
 static enum ul_status collect_times(struct ul_compile *compile, const json_t *root,
                                     struct ul_measured *measured)
 {
@@ -279,7 +280,7 @@ static enum ul_status run(struct ul_compile *compile, const char *directory,
     return UL_OK;
 }
 
-/* A compile of its own, whose diag and result go to `job`. */
+/* This is a compile of its own, whose diag and result go to `job`. */
 enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_program program,
                                   struct ul_measured *measured)
 {

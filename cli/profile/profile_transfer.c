@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast values move out of a program's buffer and back: to other memory, and to a file of the
- * current folder, as the runtime moves them (runtime/host/ul_offload.c). What a file takes goes
- * through the system's cache of pages; so it does in programs. */
+/* How fast values move out of a program's buffer and back, to other memory and to a file in the
+ * current folder, in the way of the runtime (runtime/host/ul_offload.c). A file's bytes go through
+ * the system's page cache, as they do in programs. */
 #define _XOPEN_SOURCE 700
 #include "cli/profile/profile_internal.h"
 
@@ -35,8 +35,8 @@ static bool move_all(int fd, unsigned char *bytes, bool writes)
     return true;
 }
 
-/* Bytes per nanosecond of one way out and one back, the median of some rounds: the first one makes
- * pages of the file, and a disk that is busy slows others down. */
+/* Bytes per nanosecond of a way out and back, as the median of some rounds: the first one makes
+ * pages of the file, and a busy disk slows others down. */
 static bool measure_file(int fd, unsigned char *bytes, double *rate)
 {
     double rates[ROUNDS];

@@ -366,7 +366,9 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
         .has_threads = emitter->program->options.thread_count > 1 || calls};
 }
 
-void ul_emit_c_put_fuse(struct ul_text *text, const char *objects)
+/* Lines of a Makefile: flags of `objects`, those of the runtime's own calls, beside those of
+ * model.c. */
+static void put_fuse(struct ul_text *text, const char *objects)
 {
     ul_text_printf(
         text,
@@ -391,7 +393,7 @@ static void put_variables(struct ul_emitter *emitter, const struct ul_emit_build
                    emitter->program->options.thread_count > 1 ? " -fopenmp" : "", with->flags,
                    with->libraries, with->own);
     if (with->own[0] != '\0')
-        ul_emit_c_put_fuse(emitter->text, "$(OWN:.c=.o) $(OWN:.c=.pic.o)");
+        put_fuse(emitter->text, "$(OWN:.c=.o) $(OWN:.c=.pic.o)");
 }
 
 /* `make lib`: of one set of objects, which are position-independent. */

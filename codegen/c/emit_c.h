@@ -5,12 +5,6 @@
 
 #include "codegen/emit/emit_internal.h"
 
-/* emit_c.c */
-
-/* Lines of a Makefile: flags of `objects`, those of the runtime's own calls, beside those of
- * model.c. */
-void ul_emit_c_put_fuse(struct ul_text *text, const char *objects);
-
 /* emit_c_calls.c */
 
 /* What the host hands to oneDNN. */

@@ -235,8 +235,6 @@ void ul_grid_follow(struct ul_grid *grid, const struct ul_kernel *kernel, const 
 int64_t ul_phase_groups(const struct ul_phase *phase);
 /* Bits that count the blocks of a group: 4, 8, 16 or 32. */
 uint32_t ul_phase_counter_bits(const struct ul_phase *phase);
-/* Words of the run's state that count them all; 0: the phase is not followed. */
-uint32_t ul_phase_counter_words(const struct ul_phase *phase);
 /* The most of any launch. */
 uint32_t ul_grid_counter_words(const struct ul_grid *grid);
 /* Phases of the launch that begins with this one. */

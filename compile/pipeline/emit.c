@@ -161,8 +161,9 @@ static bool is_taken(const char *prefix)
     return taken;
 }
 
-enum ul_status ul_compile_emit_options(struct ul_compile *compile, const char *directory,
-                                       struct ul_emit_options *emit)
+/* What the emitter is told of the compile, whose source goes to the folder. */
+static enum ul_status emit_options(struct ul_compile *compile, const char *directory,
+                                   struct ul_emit_options *emit)
 {
     const struct ul_compile_options *options = &compile->options;
     const char *march = options->march != NULL ? options->march : "native";
@@ -207,7 +208,7 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
 {
     struct ul_emit_options emit;
     struct ul_staging staging = {.is_own = ul_emit_is_runtime_file};
-    UL_TRY(ul_compile_emit_options(compile, directory, &emit));
+    UL_TRY(emit_options(compile, directory, &emit));
     UL_TRY(ul_staging_begin(&compile->keep, directory, &staging, &compile->diag));
     enum ul_status status = compile->program->options.target->emit(
         &compile->keep, compile->program, &compile->plan, &emit, staging.path, &compile->diag);

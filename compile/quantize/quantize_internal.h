@@ -25,8 +25,6 @@ struct ul_counts {
 
 /* Adds f32 elements; false where one is infinite or no number. */
 bool ul_counts_add(struct ul_counts *counts, const unsigned char *elements, uint64_t element_count);
-/* Adds what another has seen. */
-void ul_counts_merge(struct ul_counts *counts, const struct ul_counts *other);
 
 /* One step and the integer of 0, of u8. */
 struct ul_steps {

@@ -67,22 +67,6 @@ bool ul_counts_add(struct ul_counts *counts, const unsigned char *elements, uint
     return true;
 }
 
-void ul_counts_merge(struct ul_counts *counts, const struct ul_counts *other)
-{
-    struct ul_counts copy = *other;
-    counts->element_count += copy.element_count;
-    counts->zero_count += copy.zero_count;
-    counts->least = fmin(counts->least, copy.least);
-    counts->greatest = fmax(counts->greatest, copy.greatest);
-    if (copy.limit == 0)
-        return;
-    reach(counts, copy.limit);
-    while (copy.limit < counts->limit)
-        widen(&copy);
-    for (uint32_t i = 0; i < BINS; i++)
-        counts->bins[i] += copy.bins[i];
-}
-
 /* Where a bin begins. */
 static double edge(const struct ul_counts *counts, uint32_t bin)
 {

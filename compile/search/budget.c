@@ -337,7 +337,8 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
         put_size(text, others, ul_arena_printf(text->arena, "in %u more", count - MAX_NAMED));
 }
 
-enum ul_status ul_compile_require_methods(struct ul_compile *compile)
+/* UL_NO_FIT with why, where a method that was named does not serve. */
+static enum ul_status require_methods(struct ul_compile *compile)
 {
     struct ul_plan_options planning = ul_compile_planning(compile);
     return ul_plan_require_methods(&planning, &compile->plan, &compile->diag);
@@ -403,7 +404,8 @@ static void put_shortfall(struct ul_compile *compile, struct ul_text *text, uint
     }
 }
 
-void ul_compile_put_remedies(struct ul_text *text, const struct ul_compile_options *options)
+/* A line of what makes a plan smaller and was not asked for yet, as far as no plan says it. */
+static void put_remedies(struct ul_text *text, const struct ul_compile_options *options)
 {
     bool has_rom = !options->train && options->weights != UL_WEIGHTS_ROM &&
                    ul_target_find(options->target)->traits.has_rom;
@@ -431,7 +433,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     struct ul_text text;
     UL_ASSERT(compile->report.plan == &compile->plan);
     struct ul_plan_options planning = ul_compile_planning(compile);
-    UL_TRY(ul_compile_require_methods(compile));
+    UL_TRY(require_methods(compile));
     UL_TRY(require_offload(compile));
     if (budget == 0 || needed <= budget)
         return UL_OK;
@@ -445,6 +447,6 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
         ul_text_put(&text,
                     "\nThat is with what --checkpoint keeps: without it the planner chooses.");
     put_alive(compile, &text);
-    ul_compile_put_remedies(&text, &compile->options);
+    put_remedies(&text, &compile->options);
     return ul_diag_set(&compile->diag, UL_NO_FIT, "%s", text.data);
 }

@@ -22,12 +22,6 @@ const struct ul_plan_range *ul_plan_find_range(const struct ul_problem *problem,
     return NULL;
 }
 
-uint32_t ul_plan_home(const struct ul_plan *plan, uint32_t value)
-{
-    UL_ASSERT(plan->value_ranges[value] < plan->value_ranges[value + 1]);
-    return plan->ranges[plan->value_ranges[value]].space;
-}
-
 uint32_t ul_plan_find_bank(const struct ul_plan *plan, uint64_t offset_bytes, uint64_t size_bytes)
 {
     for (uint32_t b = 0; b < plan->bank_count; b++) {

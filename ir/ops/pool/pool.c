@@ -39,8 +39,9 @@ static bool always_inside(const struct ul_pool *pool, uint32_t d)
     return pool->pad_begin[d] == 0 && (pool->out[d] - 1) * pool->stride[d] + reach < pool->in[d];
 }
 
-void ul_pool_taps(struct ul_kernel *k, const struct ul_pool *pool, uint32_t d, ul_kx o, int64_t low,
-                  int64_t high, ul_kx *first, ul_kx *count)
+/* The taps t of window `o` with o * stride - pad + t * dilation in [low, high). */
+static void count_taps(struct ul_kernel *k, const struct ul_pool *pool, uint32_t d, ul_kx o,
+                       int64_t low, int64_t high, ul_kx *first, ul_kx *count)
 {
     ul_kx start = ul_kx_addi(k, ul_kx_muli(k, o, pool->stride[d]), -pool->pad_begin[d]);
     ul_kx to_low = ul_kx_sub(k, ul_kx_index_const(k, low), start);
@@ -81,8 +82,8 @@ static void windows_open(struct windows *w, struct ul_lower *lower, ul_node_id n
         w->tap_count[d] = ul_kx_index_const(k, w->pool.kernel[d]);
         if (always_inside(&w->pool, d))
             continue;
-        ul_pool_taps(k, &w->pool, d, w->lanes.index[d + 2], 0, w->pool.in[d], &w->first_tap[d],
-                     &w->tap_count[d]);
+        count_taps(k, &w->pool, d, w->lanes.index[d + 2], 0, w->pool.in[d], &w->first_tap[d],
+                   &w->tap_count[d]);
         w->first_tap[d] = ul_ks_let(k, w->first_tap[d]);
         w->tap_count[d] = ul_ks_let(k, w->tap_count[d]);
     }
@@ -261,7 +262,7 @@ static ul_kx window_size(const struct windows *w, bool with_pad)
         ul_kx first;
         ul_kx count = ul_kx_index_const(k, pool->kernel[d]);
         if (reach >= high || -pool->pad_begin[d] < low)
-            ul_pool_taps(k, pool, d, w->lanes.index[d + 2], low, high, &first, &count);
+            count_taps(k, pool, d, w->lanes.index[d + 2], low, high, &first, &count);
         size = ul_kx_mul(k, size, count);
     }
     return size;

@@ -256,8 +256,9 @@ ul_kx ul_nbits_e2m1(struct ul_kernel *kernel, ul_kx code)
     return ul_kx_select(kernel, is_positive, value, ul_kx_unary(kernel, UL_KX_NEG, value));
 }
 
-ul_kx ul_nbits_load_table(struct ul_lower *lower, ul_value_id value, ul_kx row, ul_kx column,
-                          int64_t columns)
+/* An element of a table with so many columns, which may be stored as a vector. */
+static ul_kx load_table(struct ul_lower *lower, ul_value_id value, ul_kx row, ul_kx column,
+                        int64_t columns)
 {
     struct ul_kernel *kernel = lower->kernel;
     ul_kx at[2] = {row, column};
@@ -319,8 +320,8 @@ static ul_kx load_number(struct ul_lower *lower, const struct ul_nbits *nbits, u
                          ul_kx column, ul_kx block)
 {
     if (nbits->by_block)
-        return ul_nbits_load_table(lower, value, block, column, nbits->scale_columns);
-    return ul_nbits_load_table(lower, value, column, block, nbits->block_count);
+        return load_table(lower, value, block, column, nbits->scale_columns);
+    return load_table(lower, value, column, block, nbits->block_count);
 }
 
 static ul_kx load_packed_zero(struct ul_lower *lower, const struct ul_nbits *nbits,
@@ -330,10 +331,9 @@ static ul_kx load_packed_zero(struct ul_lower *lower, const struct ul_nbits *nbi
     int64_t bytes = zero_bytes(nbits);
     ul_kx bit = ul_kx_muli(kernel, at, nbits->bits), byte = ul_kx_divi(kernel, bit, 8);
     ul_kx next = ul_kx_clamp(kernel, ul_kx_addi(kernel, byte, 1), 0, bytes - 1);
-    ul_kx low = ul_kx_cast(kernel, UL_U32, ul_nbits_load_table(lower, zeros, row, byte, bytes));
+    ul_kx low = ul_kx_cast(kernel, UL_U32, load_table(lower, zeros, row, byte, bytes));
     if (8 % nbits->bits != 0) {
-        ul_kx high =
-            ul_kx_cast(kernel, UL_U32, ul_nbits_load_table(lower, zeros, row, next, bytes));
+        ul_kx high = ul_kx_cast(kernel, UL_U32, load_table(lower, zeros, row, next, bytes));
         high = ul_kx_binary(kernel, UL_KX_SHL, high, ul_kx_int(kernel, UL_U32, 8));
         low = ul_kx_binary(kernel, UL_KX_OR, low, high);
     }

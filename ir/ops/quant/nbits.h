@@ -14,8 +14,5 @@ enum ul_status ul_nbits_check_scales(const struct ul_infer *infer, uint32_t inpu
 ul_kx ul_nbits_part(struct ul_kernel *kernel, ul_kx byte, ul_kx part, int64_t bits);
 /* A float of 4 bits from its code, a u32. */
 ul_kx ul_nbits_e2m1(struct ul_kernel *kernel, ul_kx code);
-/* An element of a table with so many columns, which may be stored as a vector. */
-ul_kx ul_nbits_load_table(struct ul_lower *lower, ul_value_id value, ul_kx row, ul_kx column,
-                          int64_t columns);
 
 #endif
