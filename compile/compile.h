@@ -116,6 +116,7 @@ struct ul_compile {
     struct ul_frontend_options given; /* what the options say of its inputs */
     bool loaded;                      /* ul_model_done is due */
     uint32_t root_count;              /* 0: one model */
+    uint64_t banks_bytes;             /* with --space: what a plan may reserve; else 0 */
     struct ul_compile_root *roots;
     bool is_root;             /* of another compile, which joins its graph with others */
     uint64_t weight_elements; /* of the model as it is read: what is called its parameters */

@@ -147,6 +147,11 @@ enum ul_status ul_compile_read_roots(struct ul_compile *compile,
 enum ul_status ul_compile_join_roots(struct ul_compile *compile,
                                      const struct ul_target *target) UL_MUST_CHECK;
 
+/* spaces.c: what the buffer of a program is made of, by --space; UL_USAGE or UL_UNSUPPORTED with
+ * what does not go with that. */
+enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
+                                      struct ul_program_options *program) UL_MUST_CHECK;
+
 /* toolkit.c: fills in what only a target has a use for whose libraries programs find. */
 enum ul_status ul_compile_resolve_toolkit(struct ul_compile *compile,
                                           struct ul_program_options *program) UL_MUST_CHECK;

@@ -26,7 +26,8 @@ static void apply_whole(struct ul_builder *builder)
         ul_whole_init(builder->whole, builder->arena, whole);
     }
     if (base != NULL)
-        builder->program->problem->base_cost = ul_problem_min_cost(base->problem);
+        builder->program->problem->base_cost = ul_size_add_saturating(
+            ul_problem_min_cost(base->problem), ul_problem_min_moving_cost(base->problem));
     if (builder->options->target->traits.has_streams)
         builder->program->problem->join_cost = (uint64_t)builder->options->profile->overhead_ns;
 }
@@ -130,6 +131,8 @@ static struct ul_program *program_new(struct ul_arena *arena, const struct ul_gr
     program->problem->spaces[UL_PROGRAM_CODE].beside = true;
     if (options->offload.exists)
         add_offload(program);
+    if (options->bank_count > 0)
+        ul_problem_set_banks(program->problem, options->banks, options->bank_count);
     program->library_place = UL_PLAN_NONE;
     program->library_state = UL_PLAN_NONE;
     program->value_places = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);

@@ -117,6 +117,7 @@ struct ul_program_step {
     uint32_t arg_count;
     struct ul_program_address *args;
     bool *written;      /* per argument */
+    uint64_t *moved;    /* per argument: bytes that a round moves; of `traffic` */
     ul_value_id *views; /* per argument: the value that lies there, all of it or the round's part;
                            UL_NONE: nothing does */
     uint64_t copy_bytes;
@@ -224,6 +225,8 @@ struct ul_program_options {
     const struct ul_program *base;
     const struct ul_training *training; /* NULL: it does not train */
     struct ul_program_offload offload;
+    const struct ul_plan_bank *banks; /* what the arena is made of */
+    uint32_t bank_count;              /* 0: it is one */
 };
 
 struct ul_program {
@@ -243,6 +246,7 @@ struct ul_program {
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
     uint32_t offload_state;          /* of the host's pointer to what values are offloaded to, or
                                         NONE */
+    uint32_t bank_state;             /* of where the banks behind the first one lie, or NONE */
     uint32_t *root_regions;          /* per root of the graph: its region */
     uint32_t entry_count;
     struct ul_program_entry *entries;
@@ -256,6 +260,8 @@ struct ul_program {
 
 /* Of a pointer, on the machine with the widest ones. */
 enum { UL_PROGRAM_POINTER_BYTES = 8 };
+/* In front of the pointers to banks: by these a run tells that they are there. */
+enum { UL_PROGRAM_BANK_MARK_BYTES = 8 };
 
 /* The state of a run on a device: this, and a byte for each flag (runtime/cuda/ul_cuda.h). */
 enum { UL_PROGRAM_STATE_BYTES = 40 };

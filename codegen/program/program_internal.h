@@ -80,10 +80,11 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
                         struct ul_work *work);
 /* A kernel moves what it accesses, and a byte that it accesses again once: of a table, the rows
  * that are looked up. */
-void ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
-                          uint64_t accesses, struct ul_traffic *traffic);
-/* What a step without a function moves. */
-uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step);
+uint64_t ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
+                              uint64_t accesses, struct ul_traffic *traffic);
+/* What argument `i` of a step without a function moves. */
+uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step,
+                             uint32_t i);
 /* How often a step of `region` runs; both branches count. */
 uint64_t ul_work_rounds(const struct ul_program *program, uint32_t region);
 

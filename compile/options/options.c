@@ -145,12 +145,13 @@ const struct ul_option_table ul_compile_option_table = {.count = sizeof rows / s
 struct ul_plan_options ul_compile_planning(const struct ul_compile *compile)
 {
     const struct ul_compile_options *options = &compile->options;
-    return (struct ul_plan_options){.pack = options->pack,
-                                    .order = options->order,
-                                    .remat = options->remat,
-                                    .alignment_bytes = options->align_bytes,
-                                    .budget_bytes = options->budget_bytes,
-                                    .seed = options->seed,
-                                    .time_limit_seconds = options->time_limit_seconds,
-                                    .orders = compile->orders};
+    return (struct ul_plan_options){
+        .pack = options->pack,
+        .order = options->order,
+        .remat = options->remat,
+        .alignment_bytes = options->align_bytes,
+        .budget_bytes = options->budget_bytes != 0 ? options->budget_bytes : compile->banks_bytes,
+        .seed = options->seed,
+        .time_limit_seconds = options->time_limit_seconds,
+        .orders = compile->orders};
 }

@@ -23,7 +23,7 @@ struct ul_plan_beside ul_compile_process(const struct ul_compile *compile,
 struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
                                         const struct ul_program *program)
 {
-    if (compile->options.budget_of == UL_BUDGET_ARENA)
+    if (compile->options.budget_of == UL_BUDGET_ARENA || program->options.bank_count > 0)
         return (struct ul_plan_beside){.run_bytes = 0};
     return ul_compile_process(compile, program);
 }

@@ -149,6 +149,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                            .profile = &compile->profile,
                                            .training = options->train ? &compile->training : NULL};
     UL_TRY(resolve_offload(compile, program));
+    UL_TRY(ul_compile_read_spaces(compile, program));
     if (program->weights_rom && !target->traits.has_rom)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: target %s keeps weights in the memory of its device; "

@@ -161,7 +161,8 @@ struct ul_problem {
     uint32_t region_count, region_capacity;
     uint32_t space_count, space_capacity;
     uint64_t base_cost; /* what overhead refers to, where this problem is a rewriting of another
-                           (the other's base cost); 0: every step once, its cheapest alternative */
+                           (the other's base cost); 0: every step once, its cheapest alternative,
+                           with what these move at the rate of the fastest bank */
     uint64_t join_cost; /* of a wait for a run of another stream */
 };
 

@@ -228,10 +228,6 @@ static void layout_store(const struct layout *l, const struct packed *packed)
     plan->bank_cost_bound = l->choice.bound;
     ul_account_cost(l->arena, l->problem, plan);
     plan->cost = ul_size_add_saturating(plan->cost, packed->cost);
-    /* Bounds of other plans know nothing of banks. */
-    plan->cost_bound = 0;
-    plan->cost_bound_method = NULL;
-    plan->optimal_within = NULL;
     plan->optimal = plan->reserved_bytes[0] == plan->lower_bound_bytes;
     plan->packing_proven = plan->reserved_bytes[0] == plan->order_lower_bound_bytes;
 }

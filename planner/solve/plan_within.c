@@ -63,7 +63,14 @@ enum ul_status ul_plan_lay_out(struct ul_arena *arena, const struct ul_problem *
     enum { PART = 16 };
     uint64_t reserved_bytes = plan->reserved_bytes[0];
     *next_bytes = 0;
-    if (problem->bank_count == 0 || !plan->fits)
+    if (problem->bank_count == 0)
+        return UL_OK;
+    /* Bounds of the cost know nothing of banks. */
+    plan->cost_bound = 0;
+    plan->cost_bound_method = NULL;
+    plan->optimal_within = NULL;
+    plan->optimal = reserved_bytes == plan->lower_bound_bytes;
+    if (!plan->fits)
         return UL_OK;
     UL_TRY(ul_place_banks(arena, problem, options, plan, diag));
     if (!plan->fits) {
