@@ -151,8 +151,6 @@ static enum ul_status check_beside(struct ul_compile *compile)
               "as a space of its own";
     else if (options->max_batch || options->max_dim != NULL)
         why = "--max-batch and --max-dim look for a budget, and spaces are none that they know";
-    else if (compile->wants_ladder)
-        why = "--sweep: plans of smaller budgets are not laid out in spaces; leave --sweep out";
     else if (compile->root_count > 1)
         why = "--shared: the models of one arena are not laid out in spaces; compile each alone";
     else if (options->train)

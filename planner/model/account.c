@@ -119,10 +119,13 @@ void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem, s
     plan->cost = 0;
     for (uint32_t p = 0; p < plan->position_count; p++)
         plan->cost = plan->positions[p].stream == 0 ? spans[p].end : plan->cost;
-    plan->base_cost = problem->base_cost != 0
-                          ? problem->base_cost
-                          : ul_size_add_saturating(ul_problem_min_cost(problem),
-                                                   ul_problem_min_moving_cost(problem));
+    plan->base_cost = problem->base_cost;
+    if (problem->base_cost != 0)
+        return;
+    plan->base_cost = ul_problem_min_cost(problem);
+    if (plan->bank_count > 0)
+        plan->base_cost =
+            ul_size_add_saturating(plan->base_cost, ul_problem_min_moving_cost(problem));
 }
 
 /* ---- What is moved ---- */

@@ -187,14 +187,14 @@ static uint64_t moving_cost(const struct ul_plan_bank *bank, uint64_t bytes)
 static enum ul_status moves_check(struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
+    if (plan->bank_count == 0)
+        return UL_OK;
     uint64_t all = least_moved(c);
     c->least_bank_cost = UINT64_MAX;
     for (uint32_t b = 0; b < c->problem->bank_count; b++) {
         uint64_t own = moving_cost(&c->problem->banks[b], all);
         c->least_bank_cost = own < c->least_bank_cost ? own : c->least_bank_cost;
     }
-    if (plan->bank_count == 0)
-        return UL_OK;
     const uint64_t *moved = moved_of(c);
     for (uint32_t b = 0; b < plan->bank_count; b++)
         add_saturated(&c->bank_cost, moving_cost(&c->problem->banks[b], moved[b]));

@@ -162,7 +162,8 @@ struct ul_problem {
     uint32_t space_count, space_capacity;
     uint64_t base_cost; /* what overhead refers to, where this problem is a rewriting of another
                            (the other's base cost); 0: every step once, its cheapest alternative,
-                           with what these move at the rate of the fastest bank */
+                           and, of plans that are laid out in banks, what these move at the rate of
+                           the fastest */
     uint64_t join_cost; /* of a wait for a run of another stream */
 };
 
