@@ -7,6 +7,7 @@
  * the data as a constant: first the small integer inputs, then all small ones. */
 #define _XOPEN_SOURCE 700
 #include "cli/cli.h"
+#include "ir/op.h"
 #include "ir/view.h"
 
 #include <dirent.h>
@@ -108,10 +109,7 @@ static void apply_inputs(struct verification *verification, struct ul_compile *c
 static bool quantizes(const struct ul_graph *graph)
 {
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        enum ul_op op = graph->nodes[i].op;
-        if (op == UL_OP_QuantizeLinear || op == UL_OP_DynamicQuantizeLinear ||
-            op == UL_OP_Quantize || op == UL_OP_Rescale || op == UL_OP_QLinearConv ||
-            op == UL_OP_QLinearMatMul)
+        if ((ul_op_get(graph->nodes[i].op)->flags & UL_OP_QUANTIZES) != 0)
             return true;
     }
     return false;

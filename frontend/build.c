@@ -2,6 +2,7 @@
 /* Builds the graph: values by name, nodes in order, nested graphs as blocks. */
 #include "ir/build.h"
 #include "frontend/frontend_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/op.h"
 #include "ir/training.h"

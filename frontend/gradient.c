@@ -8,6 +8,7 @@
 #include "frontend/old_emit.h"
 #include "ir/build.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 
 #include <string.h>
 

@@ -103,7 +103,7 @@ ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_i
 ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
                             const ul_value_id *inputs, uint32_t output_count)
 {
-    enum ul_op row = ul_op_find("", op);
+    ul_op_id row = ul_op_find("", op);
     UL_ASSERT(row != UL_OP_NONE);
     return ul_build_node(ul_old_build(node), row, inputs, input_count, output_count);
 }

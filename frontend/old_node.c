@@ -136,7 +136,7 @@ ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input
                         const struct ul_int_attr *attrs)
 {
     struct ul_graph *graph = node->builder->graph;
-    enum ul_op row = ul_op_find("", op);
+    ul_op_id row = ul_op_find("", op);
     if (row == UL_OP_NONE) {
         ul_old_problem(
             node, ul_arena_printf(node->builder->scratch, "needs %s, which is not supported", op));
@@ -294,7 +294,7 @@ void ul_old_emit_self(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
     struct ul_graph *graph = builder->graph;
-    enum ul_op op = ul_op_find(node->domain, node->op);
+    ul_op_id op = ul_op_find(node->domain, node->op);
     node->finished = true;
     if (op == UL_OP_NONE && is_by_data(node) && builder->has_open_inputs &&
         follow_from_sizes(builder, node->inputs, node->input_count)) {

@@ -27,8 +27,8 @@ struct save {
     struct piece *pieces;
     uint32_t count, capacity;
     uint64_t size_bytes; /* of all pieces */
-    const char *domains[UL_OP_COUNT];
-    uint32_t domain_count;
+    const char **domains;
+    uint32_t domain_count, domain_capacity;
 };
 
 static void put_piece(struct save *save, const void *data, uint64_t size_bytes)
@@ -192,6 +192,7 @@ static void add_domain(struct save *save, const char *domain)
         if (strcmp(save->domains[i], domain) == 0)
             return;
     }
+    UL_GROW(save->arena, save->domains, save->domain_count, save->domain_capacity);
     save->domains[save->domain_count++] = domain;
 }
 

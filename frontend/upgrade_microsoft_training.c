@@ -4,6 +4,7 @@
  * only the result of the operator is given, not its operand, a row of ir/ops reads the result. */
 #include "frontend/upgrade_microsoft.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 
 #include <string.h>
 

@@ -29,7 +29,7 @@ const char *ul_ml_name(const struct ul_old_node *node, const char *what);
 ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
                         const int64_t *dims, const double *values);
 /* Emits a node of an operator that ai.onnx does not have; returns its first output. */
-ul_value_id ul_ml_emit(struct ul_old_node *node, enum ul_op op, const ul_value_id *inputs,
+ul_value_id ul_ml_emit(struct ul_old_node *node, ul_op_id op, const ul_value_id *inputs,
                        uint32_t input_count);
 /* Input 0, [features] or [rows, features] of numbers, as `dtype` [rows, features], whose type goes
  * to *type; UL_NONE after a problem. */

@@ -2,6 +2,7 @@
 /* Operators that prepare features and need more than a row of text: LabelEncoder and OneHotEncoder
  * of numbers; and ZipMap, which names scores. */
 #include "frontend/upgrade_ml.h"
+#include "ir/op_names.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,6 +13,7 @@
  * one target only, as boosted ones do, trees are sorted by target and leaves hold their weights;
  * else a leaf has a row of weights, one for each target. */
 #include "frontend/upgrade_ml_forest.h"
+#include "ir/op_names.h"
 #include "ir/trees.h"
 
 #include <math.h>

@@ -51,7 +51,7 @@ static ul_value_id const_ints(struct ul_old_node *node, int64_t count, const int
     return ul_old_const_ints(node, values, (uint32_t)count);
 }
 
-ul_value_id ul_ml_emit(struct ul_old_node *node, enum ul_op op, const ul_value_id *inputs,
+ul_value_id ul_ml_emit(struct ul_old_node *node, ul_op_id op, const ul_value_id *inputs,
                        uint32_t input_count)
 {
     return ul_build_value(ul_old_build(node), op, inputs, input_count, NULL);

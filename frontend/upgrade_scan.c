@@ -18,7 +18,7 @@ void ul_upgrade_scan_8(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
     struct ul_graph *graph = builder->graph;
-    enum ul_op scan = ul_op_find("", "Scan");
+    ul_op_id scan = ul_op_find("", "Scan");
     if (ul_old_input(node, 0) != UL_NONE) {
         ul_old_problem(node, "of operator set 8 with sequence lengths is not supported; export the "
                              "model with operator set 9 or newer");

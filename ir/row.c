@@ -227,9 +227,9 @@ static struct ul_row_item compute(struct ul_row *row, char op, const struct ul_r
 
 /* ---- Operators ---- */
 
-static enum ul_op find_op(const char *text)
+static ul_op_id find_op(const char *text)
 {
-    enum ul_op op = ul_op_find("", text);
+    ul_op_id op = ul_op_find("", text);
     op = op == UL_OP_NONE ? ul_op_find("ullage", text) : op;
     if (op == UL_OP_NONE)
         fprintf(stderr, "no operator %s\n", text);

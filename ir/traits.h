@@ -73,7 +73,7 @@ struct ul_target_traits {
                                 step is spread over a device (ops/rnn/rnn.c); 0: never */
     int64_t gradient_size;   /* the largest head whose attention's gradient is formed in passes
                                 of tiles (ops/attention/attention_gradient_tiles.c); 0: it is formed
-                                at   once */
+                                at once */
     int64_t gradient_joined; /* the largest head whose gradients of keys and values one pass
                                 forms */
     bool sorts_batches;      /* the batch that only one factor has becomes rows or columns of one

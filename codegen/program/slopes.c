@@ -20,6 +20,7 @@
  *
  * Left undone: products with something behind them or added to them; batches of products. */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/gradient.h"
 #include "ir/op.h"

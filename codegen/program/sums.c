@@ -21,6 +21,7 @@
  * Left undone: sums that anything else reads before the product; sums that add up over the runs of
  * a step; a product with something behind it; factors that are rounded to TF32. */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/op.h"
 #include "ir/view.h"

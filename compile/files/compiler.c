@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What turns the source into a program: the target's row says what it is called, and how this
- * machine may say another. */
+/* Finds the compiler that makes a program from the source: the target's row names it, and this
+ * machine may name another. */
 #define _XOPEN_SOURCE 700
 #include "compile/compile_internal.h"
 
@@ -36,7 +36,7 @@ static const char *program_path(struct ul_arena *arena, const char *command)
     return NULL;
 }
 
-/* A path from here means something else in the folder that make runs in. */
+/* A relative path would mean something else in the folder where make runs. */
 static const char *absolute(struct ul_arena *arena, const char *command)
 {
     const char *word = command + strspn(command, " \t");
@@ -50,7 +50,7 @@ static const char *absolute(struct ul_arena *arena, const char *command)
     return whole;
 }
 
-/* What the option or the environment says, or NULL. */
+/* The command from the option or the environment, or NULL. */
 static const char *named_command(struct ul_compile *compile,
                                  const struct ul_target_compiler *compiler)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* numpy's .npz: a zip archive (PKWARE's APPNOTE 6.3) of stored .npy files, as trainers and
- * numpy.savez write it. Sizes and offsets come from the directory at the end, also in their 64-bit
- * form; the file is hostile, so each is checked against it. */
+ * numpy.savez write it. Sizes and offsets come from the directory at the end, in their 64-bit form
+ * too. The file is hostile, so each is checked against the file's size. */
 #include "compile/compile.h"
 
 #include <string.h>
 
 enum {
-    END_BYTES = 22, /* of the directory's end, without its comment */
+    END_BYTES = 22, /* size of the directory's end record, without its comment */
     COMMENT_BYTES = 65535,
     LOCATOR_BYTES = 20,
     WIDE_END_BYTES = 56,
@@ -40,7 +40,7 @@ static enum ul_status bad(const struct zip *zip, const char *why)
     return ul_diag_set(zip->diag, UL_INVALID, "%s: not a sound .npz file: %s", zip->path, why);
 }
 
-/* The 64-bit end record, which a locator in front of the other one leads to. */
+/* Finds the 64-bit end record, to which a locator before the other one leads. */
 static bool find_wide_end(const struct zip *zip, uint64_t end, struct directory *directory)
 {
     if (end < LOCATOR_BYTES || get(zip->data + end - LOCATOR_BYTES, 4) != 0x07064b50u)
@@ -79,7 +79,7 @@ static enum ul_status find_directory(const struct zip *zip, struct directory *di
     return UL_OK;
 }
 
-/* Sizes and offset that stand in an extra field where 32 bits are too few. */
+/* Reads sizes and offset from an extra field where 32 bits are too few. */
 static bool read_wide(const unsigned char *extra, uint64_t extra_bytes, uint64_t *const numbers[3])
 {
     while (extra_bytes >= 4) {
@@ -100,7 +100,7 @@ static bool read_wide(const unsigned char *extra, uint64_t extra_bytes, uint64_t
     return true;
 }
 
-/* The entry that a record of the directory is of. */
+/* Reads the entry that a record of the directory describes. */
 static enum ul_status read_record(const struct zip *zip, const unsigned char *record,
                                   struct ul_npz_entry *entry)
 {

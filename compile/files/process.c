@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other programs and temporary folders. */
+/* Runs other programs, and makes temporary folders. */
 #define _XOPEN_SOURCE 700
 #include "compile/compile.h"
 
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What ends a program from outside; a signal that is ignored (nohup) stays so. */
+/* Signals that end a program from outside; one that is ignored (nohup) stays ignored. */
 static void stop_signals(sigset_t *signals)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -26,14 +26,14 @@ static void stop_signals(sigset_t *signals)
     }
 }
 
-/* How many folders of this thread are on their way, and what waited before the first of them: the
- * mask of signals is the thread's too. */
+/* How many temporary folders this thread has, and which signals it had blocked before the first:
+ * the mask belongs to the thread too. */
 static _Thread_local struct {
     uint32_t count;
     sigset_t before;
 } held;
 
-/* From here on a Ctrl-C waits, and so does the end by a pipe that nobody reads. */
+/* From here on Ctrl-C waits, and so does the signal of a pipe without a reader. */
 static void hold_stops(void)
 {
     sigset_t stops;
@@ -43,8 +43,8 @@ static void hold_stops(void)
         pthread_sigmask(SIG_BLOCK, &stops, &held.before);
 }
 
-/* With the last of the folders all is as it was: a stop that waited ends the program now, unless
- * whoever called let it wait before. */
+/* After the last folder everything is as before: a stop that waited ends the program now, unless
+ * the caller had blocked it. */
 static void release_stops(void)
 {
     UL_ASSERT(held.count > 0);
@@ -63,7 +63,7 @@ enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
                            "%s: cannot make a temporary folder: %s; set TMPDIR to a folder that "
                            "can be written",
                            path, strerror(errno));
-    hold_stops(); /* a child that runs gets them at once */
+    hold_stops(); /* a running child gets them at once */
     *directory = path;
     return UL_OK;
 }
@@ -119,7 +119,7 @@ enum ul_status ul_staging_begin(struct ul_arena *arena, const char *directory,
 
 typedef bool use_file(struct ul_arena *arena, const struct ul_staging *staging, const char *name);
 
-/* All files of the folder are used, also behind one that could not be. */
+/* Applies `use` to all files of the folder, even after one that failed. */
 static bool each_file(struct ul_arena *arena, const struct ul_staging *staging, const char *folder,
                       use_file *use)
 {
@@ -137,7 +137,7 @@ static bool each_file(struct ul_arena *arena, const struct ul_staging *staging, 
     return good;
 }
 
-/* Goes: the Makefile takes all of an earlier result that is there. */
+/* Removes a stale file: the Makefile uses every file that it finds. */
 static bool remove_stale(struct ul_arena *arena, const struct ul_staging *staging, const char *name)
 {
     return !staging->is_own(name) ||
@@ -145,7 +145,7 @@ static bool remove_stale(struct ul_arena *arena, const struct ul_staging *stagin
            unlink(ul_arena_printf(arena, "%s/%s", staging->directory, name)) == 0;
 }
 
-/* Replaces the one of its name. */
+/* Replaces the file with that name. */
 static bool move_file(struct ul_arena *arena, const struct ul_staging *staging, const char *name)
 {
     return rename(ul_arena_printf(arena, "%s/%s", staging->path, name),
@@ -175,11 +175,11 @@ enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *s
 
 static void on_child(int number)
 {
-    (void)number; /* a signal without a handler need not be kept for sigwait */
+    (void)number; /* a signal without a handler might not be kept for sigwait */
 }
 
-/* In a process group of its own, so that a stop reaches all that the child started; it is in the
- * background then and must not ask the terminal for input. */
+/* Runs in a process group of its own, so that a stop reaches all that the child started. The group
+ * is in the background, so it must not read from the terminal. */
 static void become(const char *const *argv, const char *capture, const sigset_t *blocked)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -216,7 +216,7 @@ static int await(pid_t child, const sigset_t *awaited, int *stop)
             return -1;
         if (sigwait(awaited, &number) == 0 && number != SIGCHLD) {
             *stop = number;
-            kill(-child, SIGTERM); /* make forwards no SIGINT */
+            kill(-child, SIGTERM); /* make does not forward SIGINT */
         }
     }
 }
@@ -241,13 +241,13 @@ int ul_process_run(const char *const *argv, const char *capture)
     if (child == 0)
         become(argv, capture, &blocked);
     if (child > 0) {
-        setpgid(child, child); /* whoever comes first */
+        setpgid(child, child); /* parent and child both do it: either may run first */
         code = await(child, &awaited, &stop);
     }
     sigaction(SIGCHLD, &handler_before, NULL);
     if (stop != 0) {
         code = -1;
-        raise(stop); /* waits until nothing is left to be cleaned up */
+        raise(stop); /* takes effect once nothing is left to clean up */
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
@@ -261,7 +261,7 @@ const char *ul_process_end_text(struct ul_arena *arena, int code)
                : ul_arena_printf(arena, "signal %d, %s", number, strsignal(number));
 }
 
-/* The reason why no file of that size can be written beside the path; 0: one can. */
+/* The reason why no file of that size can be written next to the path; 0: one can. */
 static int try_write(struct ul_arena *arena, const char *path, uint64_t size_bytes)
 {
     char *probe = ul_arena_printf(arena, "%s.XXXXXX", path);
@@ -271,13 +271,16 @@ static int try_write(struct ul_arena *arena, const char *path, uint64_t size_byt
     int reason = posix_fallocate(fd, 0, (off_t)size_bytes);
     close(fd);
     unlink(probe);
-    return reason == EINVAL || reason == EOPNOTSUPP ? 0 : reason; /* not every folder has it */
+    return reason == EINVAL || reason == EOPNOTSUPP
+               /* not every file system supports it */
+               ? 0
+               : reason;
 }
 
 enum ul_status ul_process_check(struct ul_arena *arena, const char *name, int code,
                                 const char *path, uint64_t size_bytes, struct ul_diag *diag)
 {
-    enum { OF_SHELL = 128 }; /* and the signal: the exit code of a shell whose command it ended */
+    enum { OF_SHELL = 128 }; /* plus the signal: the exit code of a shell whose command it ended */
     UL_ASSERT(size_bytes > 0 && size_bytes <= INT64_MAX);
     if (code == UL_PROCESS_SIGNAL + SIGKILL || code == OF_SHELL + SIGKILL)
         return ul_diag_set(diag, UL_NO_FIT,

@@ -13,7 +13,7 @@ static enum ul_dtype npy_dtype(const char *code)
     } codes[] = {{"<f4", UL_F32},  {"<f8", UL_F64}, {"<f2", UL_F16}, {"|u1", UL_U8},
                  {"|i1", UL_I8},   {"<u2", UL_U16}, {"<i2", UL_I16}, {"<u4", UL_U32},
                  {"<i4", UL_I32},  {"<u8", UL_U64}, {"<i8", UL_I64}, {"|b1", UL_BOOL},
-                 {"<V2", UL_BF16}, {"|V2", UL_BF16}}; /* as ml_dtypes has numpy write it */
+                 {"<V2", UL_BF16}, {"|V2", UL_BF16}}; /* as numpy writes ml_dtypes' type */
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         if (strncmp(code, codes[i].code, 3) == 0 && code[3] == '\'')
             return codes[i].dtype;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of values of options, for tables of plans: "--dim N=1,2,4 --precision fp32,bf16". Which
- * options take a list is a matter of their kind, or of their row where a text may hold commas. */
+/* Lists of values of options, for tables of plans: "--dim N=1,2,4 --precision fp32,bf16". An
+ * option's kind says whether it takes a list, or its row where a text may hold commas. */
 #include "compile/options/options.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static bool takes_one(const struct ul_option *row)
     return false;
 }
 
-/* Where the values begin: behind the name of a dimension, which may hold commas. */
+/* Where the values begin: after the name of a dimension, which may hold commas. */
 static const char *values_of(const struct ul_option *row, const char *value)
 {
     const char *equals = row->kind == UL_OPTION_SIZES ? strrchr(value, '=') : NULL;
@@ -52,7 +52,7 @@ static enum ul_status check_new(const struct ul_axes *axes, const struct ul_axis
     return UL_OK;
 }
 
-/* One value, which the row must take and the axis not have. */
+/* Adds one value, which the row must take and the axis must not have yet. */
 static enum ul_status add_value(struct ul_axis *axis, struct ul_options *trial, const char *prefix,
                                 const char *value, struct ul_diag *diag)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether options hold what their rows take, and which are for which targets. An option that a
- * target has no use for is an error, not silence: whoever gives it expects something of it. */
+/* Checks that options have values that their rows take, and are for the target. An option that the
+ * target cannot use is an error rather than ignored: whoever gives it expects an effect. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ bool ul_option_fits(const struct ul_option *row, const struct ul_target *target)
     return false;
 }
 
-/* The targets that an option is for: "c or cpu". */
+/* The targets that can use an option: "c or cpu". */
 static const char *fitting_targets(struct ul_arena *arena, const struct ul_option *row)
 {
     struct ul_text names;
@@ -39,7 +39,7 @@ static const char *fitting_targets(struct ul_arena *arena, const struct ul_optio
     return names.data;
 }
 
-/* A device whose name is known to be a graphics processor's says that the program is for one. */
+/* A device that is known to be a graphics processor implies the target. */
 static const struct ul_target *unnamed_target(const struct ul_compile_options *options)
 {
     const struct ul_profile *device =

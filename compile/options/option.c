@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options by their rows: from text into the field, from the field into text. */
+/* Options by their rows: text into the field, and the field into text. */
 #include "compile/options/options.h"
 
 #include <errno.h>
@@ -87,9 +87,9 @@ const char *ul_option_shown(struct ul_arena *arena, const char *text)
     return ul_word_quote(arena, text);
 }
 
-/* ---- what a row takes ---- */
+/* ---- values of a row ---- */
 
-/* Word `index`, then what else it takes. */
+/* Word `index`, followed by the other value that the row takes. */
 static struct ul_option_word word_at(const struct ul_option *row, uint32_t index)
 {
     struct ul_option_word word = row->words(index);
@@ -160,7 +160,7 @@ static bool fits_dim(int64_t dim)
     return dim >= 0 && dim <= UL_LIMIT_DIM;
 }
 
-/* For messages. */
+/* The expected words, for messages. */
 
 static const char *expected_word(struct ul_arena *arena, const struct ul_option *row)
 {
@@ -217,7 +217,7 @@ static const char *expected_sizes(struct ul_arena *arena, const struct ul_option
 
 /* ---- from text ---- */
 
-/* An option with its value, on the way into a field. */
+/* An option with its value while it is read into a field. */
 struct reading {
     struct ul_options *options;
     const struct ul_option *row;
@@ -226,13 +226,13 @@ struct reading {
     struct ul_diag *diag;
 };
 
-/* What there is to know of options of a kind. */
+/* How options of a kind are handled. */
 struct kind {
     enum ul_status (*read)(const struct reading *reading);
     bool (*is_set)(const struct ul_options *options, const struct ul_option *row);
     const char *(*text)(const struct ul_options *options, const struct ul_option *row,
                         uint32_t index);
-    /* NULL where the row takes what the field holds, else that for a message. */
+    /* NULL where the row takes the field's value, else the value for a message. */
     const char *(*misfit)(const struct ul_options *options, const struct ul_option *row);
     const char *(*expected)(struct ul_arena *arena, const struct ul_option *row);
 };
@@ -313,7 +313,7 @@ static enum ul_status read_real(const struct reading *reading)
     return UL_OK;
 }
 
-/* "NAME=VALUE", split at the last '=' (names may hold one). */
+/* Splits "NAME=VALUE" at the last '=' (names may hold one). */
 static enum ul_status split_pair(const struct reading *reading, struct ul_pair *pair)
 {
     const char *equals = strrchr(reading->value, '=');
@@ -622,7 +622,7 @@ void ul_option_clear(struct ul_options *options, const struct ul_option *row)
     options->is_set[index_of(options, row)] = false;
 }
 
-/* The last of several sizes takes the place of what was said of that one before. */
+/* Replaces what was given for that size before with the last of several. */
 static void replace_size(struct ul_options *options, const struct ul_option *row)
 {
     struct ul_named_sizes *list = field_of(options, row);
@@ -669,7 +669,7 @@ void ul_options_copy(struct ul_options *to, const struct ul_options *from, size_
     to->arena = arena;
     for (uint32_t i = 0; i < to->table->count; i++) {
         const struct ul_option *row = &to->table->rows[i];
-        if (row->kind == UL_OPTION_TEXTS) { /* one more goes into a copy */
+        if (row->kind == UL_OPTION_TEXTS) { /* the list is copied before one is added */
             struct ul_texts *list = field_of(to, row);
             list->capacity = list->count;
         } else if (row->kind == UL_OPTION_PAIRS) {

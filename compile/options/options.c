@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of options, and the lists of words that some of them take. */
+/* The table of options, and the lists of words for some of them. */
 #include "codegen/cpu/dnnl.h"
 #include "compile/compile.h"
 #include "planner/model/effort.h"
@@ -8,7 +8,7 @@
 
 static const struct ul_option_word no_word;
 
-/* A function over a list of words, as struct ul_option has it. */
+/* Makes a function over a list of words, as struct ul_option needs it. */
 #define WORDS(name, ...)                                                                           \
     static struct ul_option_word name(uint32_t index)                                              \
     {                                                                                              \
@@ -58,7 +58,7 @@ WORDS(streams_words, {"auto", UL_STREAMS_AUTO, "where a run is predicted to be 5
       {"1", UL_STREAMS_ONE, "never"}, {"2", UL_STREAMS_TWO, "wherever it is"})
 WORDS(march_words, {"native", UL_MARCH_NATIVE, NULL}, {"none", UL_MARCH_NONE, NULL})
 
-/* Names that are rows of other tables. */
+/* Names of rows of other tables. */
 static struct ul_option_word target_words(uint32_t index)
 {
     if (index >= ul_target_count())
@@ -99,8 +99,8 @@ static struct ul_option_word quantize_words(uint32_t index)
     return (struct ul_option_word){.word = name, .value = bits};
 }
 
-/* That it computes or does not: without it other algorithms run, of other bits. Who leaves it open
- * says nothing. */
+/* Only whether it computes matters: without it other algorithms run, with other bits. An open value
+ * agrees. */
 static bool cudnn_agrees(const char *said, const char *planned)
 {
     bool says = strcmp(said, "on") == 0 || strcmp(said, "off") == 0;
@@ -128,7 +128,7 @@ static bool offload_agrees(const char *said, const char *planned)
     return ul_compile_word("offload", said) == ul_compile_word("offload", planned);
 }
 
-/* A number of a header in a help text. */
+/* Makes text for help from a number of a header. */
 #define UL_OPTION_TEXT(number) UL_OPTION_LETTERS(number)
 #define UL_OPTION_LETTERS(number) #number
 static const struct ul_option rows[] = {

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options as rows: a table says of each what it is called, what it takes, where that is stored,
- * whom it is for, and how a plan.json has it. The command line, --help, the reading and the writing
- * of plans all go by the row; nothing else names an option to learn a fact about it.
+/* Options as rows: a table gives each its name, the values that it takes, the field that stores
+ * them, the targets and commands that it is for, and its form in plan.json. The command line,
+ * --help, and the reader and writer of plans all use the row; nothing else names an option to learn
+ * a fact about it.
  *
- * Invariants: a zeroed field is the default. `said` holds what the caller gave, as text; `is_set`
- * also marks what a plan says, since a zero may be meant.
- * Ownership: lists and texts live in the arena of the options.
- * Units: sizes in bytes, times in seconds.
- * Failure: a value that a row does not take, said or assigned, is UL_USAGE with the option and what
- * it expects.
- */
+ * Invariants: a zeroed field is the default. `said` holds the caller's text; `is_set` also marks
+ * values from a plan, since a zero may be meant. Ownership: lists and texts live in the arena of
+ * the options. Units: sizes in bytes, times in seconds. Failure: a value that a row does not take,
+ * given or assigned, is UL_USAGE with the option and the expected values. */
 #ifndef UL_OPTIONS_H
 #define UL_OPTIONS_H
 
@@ -17,18 +15,18 @@
 
 enum { UL_OPTION_MAX = 128 }; /* rows of a table */
 
-/* What an option takes, and the type of its field. */
+/* The values of an option, and the type of its field. */
 enum ul_option_kind {
-    UL_OPTION_FLAG,     /* nothing: bool */
+    UL_OPTION_FLAG,     /* no value: bool */
     UL_OPTION_TEXT,     /* anything: const char * */
-    UL_OPTION_INPUT,    /* a file that is read, where it is no name of something: const char * */
-    UL_OPTION_RESULT,   /* a file that is written, - for standard output: const char * */
+    UL_OPTION_INPUT,    /* a file to read, unless it is a name of something: const char * */
+    UL_OPTION_RESULT,   /* a file to write, - for standard output: const char * */
     UL_OPTION_WORD,     /* one of `words`: an enum, of which 0 is the default */
     UL_OPTION_SIZE,     /* 64MiB, 64M, 65536; from `min` on: uint64_t */
     UL_OPTION_NUMBER,   /* from `min` to `max`: uint64_t */
     UL_OPTION_INTEGER,  /* of either sign: int64_t */
     UL_OPTION_POWER,    /* a power of two from `min` to `max`: uint64_t */
-    UL_OPTION_REAL,     /* of at least 0: double */
+    UL_OPTION_REAL,     /* at least 0: double */
     UL_OPTION_POSITIVE, /* above 0: double */
     UL_OPTION_TEXTS,    /* repeatable: struct ul_texts */
     UL_OPTION_PAIRS,    /* NAME=VALUE, repeatable: struct ul_pairs */
@@ -49,27 +47,28 @@ enum ul_option_group {
     UL_GROUP_COUNT
 };
 
-/* The targets that have a use for it; an option that the target has none for is an error. */
+/* The targets that can use the option; for any other target it is an error. */
 enum ul_option_audience {
     UL_FOR_ALL,
-    UL_FOR_COMPILER,  /* of whose compiler it is the name */
-    UL_FOR_MARCH,     /* whose compiler takes a processor's name */
-    UL_FOR_THREADS,   /* whose plans are made for a number of threads */
-    UL_FOR_LAYOUTS,   /* which lay values channels-last */
-    UL_FOR_LIBRARIES, /* whose libraries are found when a program starts */
-    UL_FOR_PLAIN      /* which have neither libraries nor threads */
+    UL_FOR_COMPILER,  /* targets with the compiler that it names */
+    UL_FOR_MARCH,     /* targets whose compiler takes a processor's name */
+    UL_FOR_THREADS,   /* targets whose plans depend on the number of threads */
+    UL_FOR_LAYOUTS,   /* targets that lay values out channels-last */
+    UL_FOR_LIBRARIES, /* targets whose programs find their libraries at their start */
+    UL_FOR_PLAIN      /* targets with neither libraries nor threads */
 };
 
-/* Its form in plan.json. A word or a flag that is the default is not written. */
+/* The option's form in plan.json. A word or a flag that is the default is not written. */
 enum ul_option_record {
-    UL_RECORD_NONE,     /* not written: beside --plan it is this command's */
-    UL_RECORD_PLANNING, /* written; is for making a plan: refused beside --plan */
-    UL_RECORD_CHOICE,   /* written and read back, where the command says nothing of it itself */
-    UL_RECORD_FIXED,    /* the same, and the command must say nothing else: other bits come of it */
-    UL_RECORD_NAME      /* the names of its pairs are written; must be given again */
+    UL_RECORD_NONE,     /* not written: with --plan it is this command's own */
+    UL_RECORD_PLANNING, /* written; it is for making a plan: refused with --plan */
+    UL_RECORD_CHOICE,   /* written and read back, unless the command itself gives it */
+    UL_RECORD_FIXED,    /* the same, but the command may not give another value: results would have
+                           other bits */
+    UL_RECORD_NAME      /* only the names of its pairs are written; it must be given again */
 };
 
-/* The commands of ullage that take it. */
+/* The commands that take the option. */
 enum ul_option_command {
     UL_IN_COMPILE = 1u << 0,
     UL_IN_PLAN = 1u << 1,
@@ -86,36 +85,36 @@ enum ul_option_command {
     UL_IN_TRAINING = UL_IN_COMPILE | UL_IN_PLAN | UL_IN_INSPECT
 };
 
-/* A word that an option takes. One that ends as in "output:NAME" stands for all that begin so, to
+/* A word that an option takes. A word like "output:NAME" stands for all that begin like it, up to
  * the colon. */
 struct ul_option_word {
     const char *word; /* NULL: there is no such word */
-    unsigned value;   /* what it means; 0 is the default */
-    const char *what; /* it does, for --help; or NULL */
+    unsigned value;   /* its meaning; 0 is the default */
+    const char *what; /* what it does, for --help; or NULL */
 };
 
 struct ul_option {
     const char *name;     /* without dashes */
     char letter;          /* 0: none */
-    const char *argument; /* "SIZE"; NULL: of a flag */
-    const char *help;     /* what it does, no sentence; words that it shows are added */
+    const char *argument; /* "SIZE"; NULL for a flag */
+    const char *help;     /* what it does, as a phrase; words that it shows are added */
     enum ul_option_group group;
     enum ul_option_kind kind;
-    /* Word `index` of those that it takes, without one behind the last; NULL: it takes none. A text
-     * may be something else, too. */
+    /* Word `index` of those that it takes; the word is NULL after the last. A NULL function: it
+     * takes none. A text may have other values too. */
     struct ul_option_word (*words)(uint32_t index);
-    bool shows_words;            /* --help lists them; it always does those of a UL_OPTION_WORD */
-    struct ul_option_word other; /* what a text that shows its words may be beside them, or none */
+    bool shows_words; /* whether --help lists them; it always lists those of a UL_OPTION_WORD */
+    struct ul_option_word other; /* the other value of a text that shows its words, or none */
     uint64_t min, max;
-    const char *open; /* of a number: the word that leaves it open, 0; or NULL */
+    const char *open; /* for a number: the word that leaves it open, 0; or NULL */
     enum ul_option_audience audience;
-    const char *elsewhere; /* what another target has in its place, for messages; or NULL */
+    const char *elsewhere; /* what another target has instead, for messages; or NULL */
     enum ul_option_record record;
-    /* Of a UL_RECORD_FIXED one: whether what is said goes with what the plan says; then its default
-     * leaves it to the plan. NULL: if they are the same. */
+    /* For UL_RECORD_FIXED: whether the given value agrees with the plan's; then its default leaves
+     * the choice to the plan. NULL: they must be equal. */
     bool (*agrees)(const char *said, const char *planned);
-    bool takes_list;   /* with --sweep a text is a list, at its commas */
-    uint32_t commands; /* enum ul_option_command; 0: in plans alone */
+    bool takes_list;   /* with --sweep a text is a list, separated by commas */
+    uint32_t commands; /* bits of enum ul_option_command; 0: only plans have it */
     size_t offset;     /* of its field */
 };
 
@@ -153,27 +152,27 @@ struct ul_named_sizes {
 struct ul_options {
     const struct ul_option_table *table;
     struct ul_arena *arena;
-    const char *said[UL_OPTION_MAX]; /* by the caller, per row; NULL: nothing. "" of a flag */
+    const char *said[UL_OPTION_MAX]; /* the caller's values, by row; NULL: none. "" for a flag */
     bool is_set[UL_OPTION_MAX];
 };
 
-/* An option with another value. */
+/* A change of an option's value. */
 struct ul_option_edit {
     const struct ul_option *row;
-    const char *value; /* as the command line has it, "" of a flag; NULL: what was said goes */
-    bool replaces; /* of one of several sizes: it takes the place of what was said of that one */
+    const char *value; /* as on the command line, "" for a flag; NULL: the given value is removed */
+    bool replaces;     /* for one of several sizes: it replaces what was given for that one */
 };
 struct ul_option_edits {
     uint32_t count, capacity;
     struct ul_option_edit *items;
 };
 
-/* Several values of one option: a direction of a table of plans. */
+/* Several values of one option: an axis of a table of plans. */
 struct ul_axis {
     const struct ul_option *row;
-    const char *label;      /* "precision"; of a dimension its name */
-    struct ul_texts set;    /* as ul_option_set takes them */
-    struct ul_texts values; /* as they are shown */
+    const char *label;      /* "precision"; for a dimension its name */
+    struct ul_texts set;    /* in the form of ul_option_set */
+    struct ul_texts values; /* in readable form */
 };
 struct ul_axes {
     uint32_t count, capacity;
@@ -188,61 +187,61 @@ void ul_pairs_add(struct ul_arena *arena, struct ul_pairs *list, const char *nam
 void ul_named_sizes_add(struct ul_arena *arena, struct ul_named_sizes *list,
                         const struct ul_named_size *item);
 
-/* The row of that name, or NULL. */
+/* The row with that name, or NULL. */
 const struct ul_option *ul_option_find(const struct ul_option_table *table, const char *name);
 /* Offers the names of the options that one of these commands takes. */
 void ul_option_offer_all(struct ul_nearest *nearest, const struct ul_option_table *table,
                          uint32_t commands);
-/* Stores what the caller says; a flag takes no value (NULL). */
+/* Stores the caller's value; a flag takes none (NULL). */
 enum ul_status ul_option_set(struct ul_options *options, const struct ul_option *row,
                              const char *value, struct ul_diag *diag) UL_MUST_CHECK;
-/* The same of what a plan says: the caller said nothing. */
+/* The same for a plan's value, where the caller gave none. */
 enum ul_status ul_option_restore(struct ul_options *options, const struct ul_option *row,
                                  const char *value, struct ul_diag *diag) UL_MUST_CHECK;
-/* Takes back all that was said of it: the default. */
+/* Removes all given values: the option has its default again. */
 void ul_option_clear(struct ul_options *options, const struct ul_option *row);
 /* Adds the edit of a row of the table. */
 void ul_option_edits_add(struct ul_arena *arena, struct ul_option_edits *edits,
                          const struct ul_option *row, const char *value, bool replaces);
-/* Makes edits, the first one first; UL_USAGE where a row does not take a value. */
+/* Applies edits in order; UL_USAGE where a row does not take a value. */
 enum ul_status ul_options_change(struct ul_options *options, const struct ul_option_edits *edits,
                                  struct ul_diag *diag) UL_MUST_CHECK;
-/* UL_USAGE where its field holds what the row does not take; a field may be assigned by hand. */
+/* UL_USAGE where the field, which code may assign, has a value that the row does not take. */
 enum ul_status ul_option_check(const struct ul_options *options, const struct ul_option *row,
                                struct ul_diag *diag) UL_MUST_CHECK;
-/* What the caller said of the option of that field, or NULL. */
+/* The caller's text for the option of that field, or NULL. */
 const char *ul_option_said(const struct ul_options *options, const struct ul_option *row);
-/* Whether it has a value other than the default, or one that was set. */
+/* Whether it has a value other than the default, or was set. */
 bool ul_option_is_set(const struct ul_options *options, const struct ul_option *row);
-/* Whether it was said, or assigned a value other than the default. */
+/* Whether it was given, or assigned a value other than the default. */
 bool ul_option_is_given(const struct ul_options *options, const struct ul_option *row);
-/* How many values it has: those of a list, else 1. */
+/* The number of its values: those of a list, else 1. */
 uint32_t ul_option_value_count(const struct ul_options *options, const struct ul_option *row);
-/* Value `index` as ul_option_set takes it. */
+/* Value `index` in the form of ul_option_set. */
 const char *ul_option_value(const struct ul_options *options, const struct ul_option *row,
                             uint32_t index);
-/* Copies the fields to `to`, which keeps its arena and its lists apart. */
+/* Copies the fields to `to`, whose arena and lists stay separate. */
 void ul_options_copy(struct ul_options *to, const struct ul_options *from, size_t size_bytes);
-/* The word that `said` is, or begins as; without one where it is something else. */
+/* The word that `said` equals or begins with; its `word` is NULL where there is none. */
 struct ul_option_word ul_option_find_word(const struct ul_option *row, const char *said);
 /* Offers the words that the option takes. */
 void ul_option_offer_words(struct ul_nearest *nearest, const struct ul_option *row);
 /* "best, direct or winograd" */
 void ul_option_put_words(struct ul_text *text, const struct ul_option *row);
-/* For --help: "; best (the default), direct or winograd", with what each does; nothing where the
+/* For --help: "; best (the default), direct or winograd", with what each does; empty where the
  * option does not show its words. */
 void ul_option_explain_words(struct ul_text *text, const struct ul_option *row);
 /* axes.c */
 
-/* Whether `value` is several that the option takes one at a time: "1,2,4". */
+/* Whether `value` is a list for an option that takes one value at a time: "1,2,4". */
 bool ul_option_is_list(const struct ul_option *row, const char *value);
-/* Adds an axis of these values, each of which `trial`, options of nobody, is set to; of one option,
- * or dimension, there is one axis. */
+/* Adds an axis of these values, each of which is set in `trial`, options for nothing else. An
+ * option or dimension has only one axis. */
 enum ul_status ul_axes_add(struct ul_axes *axes, struct ul_options *trial,
                            const struct ul_option *row, const char *value,
                            struct ul_diag *diag) UL_MUST_CHECK;
 
-/* For messages: in quotes where it holds what could move a terminal's cursor. */
+/* For messages: in quotes where it holds characters that could move a terminal's cursor. */
 const char *ul_option_shown(struct ul_arena *arena, const char *text);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --profile NAME|FILE: the device whose time counts; --device NAME|FILE: whose memory does as well.
- * A plan names it and, where it came from a file, holds it, so that `check` finds the same costs on
- * any machine. */
+/* --profile NAME|FILE: the device whose times count; --device NAME|FILE: its memory counts too. A
+ * plan names it and, where it came from a file, contains it, so that `check` finds the same costs
+ * on any machine. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static bool is_for_gpu(const char *target)
     return ul_target_find(target)->traits.finds_libraries;
 }
 
-/* A device is a profile and a budget: all of its memory, or less where that is said. */
+/* A device is a profile and a budget: all of its memory, or less where that is given. */
 static enum ul_status check_device(struct ul_compile *compile)
 {
     struct ul_compile_options *options = &compile->options;
@@ -74,7 +74,7 @@ static enum ul_status check_device(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* A profile that stands whole in a plan, under its name. */
+/* Reads a profile that the plan contains, under its name. */
 static enum ul_status read_planned(struct ul_compile *compile, const char *name)
 {
     const char *text = compile->options.profile_text;

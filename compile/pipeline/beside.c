@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program takes beside its buffer, as far as it is the program's and a budget bounds it. */
+/* What a program takes besides its buffer, as far as that belongs to the program and a budget
+ * bounds it. */
 #include "compile/compile_internal.h"
 
-/* Whether the program is a process, and no part of a caller's. */
+/* Whether the program is a process, rather than part of a caller's. */
 static bool is_process(const struct ul_compile *compile)
 {
     return !compile->is_library && compile->options.io == UL_IO_ARENA &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan as reports want it: steps and values by name, and the options that `check` needs to
+/* Describes the plan for reports: steps and values by name, and the options that `check` needs to
  * build the same graph. */
 #include "compile/compile_internal.h"
 #include "ir/op.h"
@@ -7,14 +7,14 @@
 
 #include <string.h>
 
-/* A word or flag that is the default says nothing; what the target has no use for neither. */
+/* Whether the option is recorded: not where it is the default, or the target cannot use it. */
 static bool is_recorded(const struct ul_compile *compile, const struct ul_option *row)
 {
     return row->record != UL_RECORD_NONE && ul_option_is_set(&compile->options.base, row) &&
            ul_option_fits(row, compile->program->options.target);
 }
 
-/* Constants are known by name: their bytes need not be those of a file. */
+/* Constants are recorded by name: their bytes need not come from a file. */
 static const char *recorded_value(struct ul_compile *compile, const struct ul_option *row,
                                   uint32_t index)
 {
@@ -43,7 +43,8 @@ static void describe_options(struct ul_compile *compile)
     compile->report.facts.option_count = count;
 }
 
-/* As the plan runs them; where a step runs in several ways, as it does last. */
+/* Describes steps as the plan runs them; a step that runs in several ways is described by its last
+ * run. */
 static const struct ul_report_step *describe_steps(struct ul_compile *compile,
                                                    const struct ul_graph *graph,
                                                    const struct ul_program *program,
@@ -138,7 +139,7 @@ static void describe_shared(struct ul_compile *compile)
     }
 }
 
-/* A state of the parameter: its name is in front of the state's own. */
+/* Whether it is a state of the parameter: its name begins with the parameter's. */
 static bool is_state_of(const struct ul_value *state, const struct ul_value *parameter)
 {
     size_t length = strlen(parameter->name);
@@ -147,7 +148,7 @@ static bool is_state_of(const struct ul_value *state, const struct ul_value *par
            memcmp(state->name, parameter->name, length) == 0;
 }
 
-/* Parameters that keep 32 bits of what others have fewer of: themselves, or their state. */
+/* Counts parameters that keep 32 bits where others have fewer, in themselves or in their state. */
 static void describe_wide(struct ul_compile *compile, ul_value_id parameter)
 {
     struct ul_saved_training *training = &compile->report.facts.training;
@@ -169,7 +170,7 @@ static void describe_wide(struct ul_compile *compile, ul_value_id parameter)
     training->wide_bytes += bytes;
 }
 
-/* What storing gradients that are kept in 16 bits saves. */
+/* The bytes saved by storing kept gradients in 16 bits. */
 static uint64_t rounded_bytes(const struct ul_graph *graph)
 {
     uint64_t bytes = 0;
@@ -182,7 +183,7 @@ static uint64_t rounded_bytes(const struct ul_graph *graph)
     return bytes;
 }
 
-/* Initializers of the model that are not trained: what passes made beside them does not count. */
+/* Counts initializers of the model that are not trained, without weights that passes made. */
 static void describe_others(struct ul_compile *compile)
 {
     struct ul_saved_training *training = &compile->report.facts.training;
@@ -250,7 +251,7 @@ void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_gra
     variant->values = describe_values(compile, graph, program);
 }
 
-/* 0: it is not known. */
+/* Returns 0 where it is not known. */
 static uint64_t find_opset(const struct ul_onnx_model *model)
 {
     for (uint32_t i = 0; i < model->opset_count; i++)
@@ -259,7 +260,7 @@ static uint64_t find_opset(const struct ul_onnx_model *model)
     return 0;
 }
 
-/* The predicted time of a step: of so many runs, the last of which updates. */
+/* The predicted time of a step: of all its runs, the last of which updates. */
 static uint64_t step_cost(struct ul_compile *compile)
 {
     const struct ul_plan *plan = &compile->plan;
@@ -278,7 +279,7 @@ static uint64_t step_cost(struct ul_compile *compile)
     return plan->cost + (parts - 1) * cost;
 }
 
-/* What widens integers, or integers that were. */
+/* Whether a node widens the value from integers, now or originally. */
 static bool is_quantized(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_value *info = &graph->values[value];
@@ -297,7 +298,7 @@ static const char *why_in_floats(const struct ul_graph *graph, const struct ul_n
                      : "its operands are not quantized";
 }
 
-/* Products in floats, where others are sums of integers. */
+/* Notes products in floats, where others are sums of integers. */
 static void describe_floats(struct ul_compile *compile)
 {
     const struct ul_graph *graph = &compile->graph;
@@ -400,13 +401,13 @@ static bool begins_with(const struct ul_graph *graph, ul_value_id value, int64_t
     return type->rank > 0 && type->dims[0] == size;
 }
 
-/* The first dimension of the first input, where it can be that of samples: where training has them,
- * or all inputs and outputs begin with as many; else 0. */
+/* The first dimension of the first input, where it can be the number of samples: where training has
+ * them, or where all inputs and outputs begin with it; else 0. */
 static int64_t sample_count(const struct ul_compile *compile)
 {
     const struct ul_graph *graph = &compile->graph;
     if (graph->root_count > 1)
-        return 0; /* each has its own */
+        return 0; /* each model has its own */
     const struct ul_block *root = ul_graph_only_root(graph);
     if (root->input_count == 0 || graph->values[root->inputs[0]].type.rank == 0)
         return 0;

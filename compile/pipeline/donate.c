@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs that overwrite an input or a weight: those of --donate, and those that are named after
- * it. An output X_out is what becomes of X: it overwrites X where it lies, unless their types
- * differ or --no-donate says otherwise. What it could not do is an error, in the end
- * (codegen/program/donation.c), so that every such pair is aliased or is spoken of. */
+ * it. An output X_out is the new value of X: it overwrites X in place, unless their types differ or
+ * --no-donate forbids it. Where that turns out to be impossible it is an error
+ * (codegen/program/donation.c), so that every such pair is either aliased or reported. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
 
 #define SUFFIX "_out"
 
-/* The input, or else the weight, that an output is named after. */
+/* The input, else the weight, after which an output is named. */
 static ul_value_id find_namesake(const struct ul_graph *graph, ul_value_id output)
 {
     const char *name = graph->values[output].name;
@@ -34,8 +34,8 @@ static bool is_free(const struct ul_graph *graph, ul_value_id output, ul_value_i
            (graph->values[input].flags & UL_VALUE_PERSISTENT) == 0;
 }
 
-/* Types of outputs, of a copy that is inferred; false: the model is in error, which the passes
- * will say. */
+/* Infers types of outputs in a copy; false: the model has an error, which the passes will
+ * report. */
 static bool infer_copy(struct ul_compile *compile, struct ul_graph *copy)
 {
     struct ul_diag ignored = {0};

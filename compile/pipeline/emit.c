@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Beside the program, or NULL. */
+/* The folder of data next to the program, or NULL. */
 static const char *data_beside(struct ul_arena *arena)
 {
     char *self = ul_arena_alloc(arena, PATH_MAX);
@@ -55,10 +55,11 @@ bool ul_compile_is_prefix(const char *name)
                length;
 }
 
-/* make drops a '-', '@' or '+' in front of a command, and then even its failure. */
+/* make strips '-', '@' or '+' from the beginning of a command, and may then ignore its failure. */
 static bool is_command(const char *words)
 {
-    return strchr("-@+", words[strspn(words, " \t")]) == NULL; /* finds the end of the text too */
+    /* strchr also finds the end of the text */
+    return strchr("-@+", words[strspn(words, " \t")]) == NULL;
 }
 
 /* The command that compiles the program, for the Makefile. */
@@ -85,12 +86,13 @@ static bool is_within(const char *directory, const char *outer)
     return within;
 }
 
-/* Finds a step of stream 0 that counts blocks while one of stream 1 may do so. UL_PLAN_NONE: there
- * is none. */
+/* Finds a step of stream 0 that counts blocks at the same time as a step of stream 1 may.
+ * UL_PLAN_NONE: there is none. */
 static uint32_t find_counting(const struct ul_compile *compile)
 {
     const struct ul_plan *plan = &compile->plan;
-    uint32_t beside = UL_PLAN_NONE; /* the last of stream 1 that counts and is not waited for */
+    /* the last step of stream 1 that counts and is not waited for */
+    uint32_t beside = UL_PLAN_NONE;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
         if (at->kind == UL_PLAN_WAIT && beside != UL_PLAN_NONE && at->awaited >= beside)
@@ -104,8 +106,8 @@ static uint32_t find_counting(const struct ul_compile *compile)
     return UL_PLAN_NONE;
 }
 
-/* Values may move beside steps, or steps run beside each other, where the target has streams; not
- * both. */
+/* Values may move during steps, or steps run at the same time, where the target has streams; but
+ * not both. */
 static enum ul_status check_streams(struct ul_compile *compile)
 {
     const struct ul_plan *plan = &compile->plan;
@@ -138,7 +140,7 @@ static enum ul_status check_streams(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* oneDNN that came with this installation, for compilers, which do not look there by themselves. */
+/* Finds the oneDNN of this installation for compilers, which do not look there by themselves. */
 static void find_onednn(struct ul_compile *compile, struct ul_emit_options *emit)
 {
     struct ul_arena *arena = &compile->keep;
@@ -151,7 +153,7 @@ static void find_onednn(struct ul_compile *compile, struct ul_emit_options *emit
         arena, " -L'%s/onednn/lib' -Xlinker -rpath -Xlinker '%s/onednn/lib'", installed, installed);
 }
 
-/* Files of a library alone are named by the prefix, beside these. */
+/* The prefix names files of a library alone, next to these. */
 static bool is_taken(const char *prefix)
 {
     static const char *const names[] = {"library", "weights", "rom", "kernels"};
@@ -171,7 +173,7 @@ static enum ul_status emit_options(struct ul_compile *compile, const char *direc
     struct ul_footprint footprint = ul_compile_footprint(compile);
     UL_ASSERT(compile->program != NULL && compile->plan.reserved_bytes != NULL);
     const char *prefix = options->prefix != NULL ? options->prefix : "model";
-    prefix = compile->root_count > 0 ? UL_ROOTS_PREFIX : prefix; /* --prefix is of the models */
+    prefix = compile->root_count > 0 ? UL_ROOTS_PREFIX : prefix; /* --prefix names the models */
     *emit = (struct ul_emit_options){.prefix = prefix,
                                      .model_sha256 = compile->model.sha256,
                                      .plan_sha256 = compile->plan_sha256,
@@ -215,8 +217,8 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
     return ul_staging_end(&compile->keep, &staging, status, &compile->diag);
 }
 
-/* "RUNTIME=libul_runtime.a" where the runtime was compiled when ullage was, or NULL. Another C
- * compiler than the default one compiles it for itself, and so it is with another runtime. */
+/* "RUNTIME=libul_runtime.a" where the runtime was compiled together with ullage, or NULL. With
+ * another C compiler than the default, or another runtime, the source compiles its own. */
 static const char *runtime_library(struct ul_compile *compile)
 {
     const char *installed = ul_compile_installed_directory(&compile->keep);
@@ -234,7 +236,7 @@ static const char *runtime_library(struct ul_compile *compile)
     return ul_arena_printf(&compile->keep, "RUNTIME=%s", library);
 }
 
-/* All bytes of a file of the folder, on their way to `to`. */
+/* Copies a file of the folder to `to`. */
 static enum ul_status copy_file(struct ul_compile *compile, const char *directory, const char *name,
                                 const char *to, struct ul_file_writer *writer)
 {
@@ -254,7 +256,7 @@ static enum ul_status copy_file(struct ul_compile *compile, const char *director
     return status;
 }
 
-/* What is beside the program, which is looked for beside what a link to it leads to. */
+/* The path next to the program; for a link, next to its target. */
 static const char *beside_program(struct ul_compile *compile, const char *output)
 {
     char *real = realpath(output, NULL);
@@ -263,7 +265,7 @@ static const char *beside_program(struct ul_compile *compile, const char *output
     return path;
 }
 
-/* What was made goes to `output`, its file of weights beside it: both or neither. */
+/* Moves the result to `output`, with its file of weights next to it: both or neither. */
 static enum ul_status move_results(struct ul_compile *compile, const char *directory,
                                    const char *goal, const char *output)
 {
@@ -300,7 +302,7 @@ static uint64_t count_bytes(struct ul_arena *arena, const char *directory)
     return bytes;
 }
 
-/* Makes the goal in the folder, and copies what it is to `output`. */
+/* Makes the goal in the folder, and copies the result to `output`. */
 static enum ul_status make(struct ul_compile *compile, const char *directory, const char *goal,
                            const char *variable, const char *output)
 {
@@ -334,8 +336,8 @@ enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory
     return make(compile, directory, "program", runtime_library(compile), output);
 }
 
-/* What the library is called by those who are linked with it: as its file, where make takes that
- * for the name of a library. */
+/* The name of the library for programs that are linked with it: its file's, unless make would take
+ * that for -lNAME. */
 static const char *library_name(struct ul_compile *compile, const char *output)
 {
     const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compile from its beginning to the graph as it is in the file, and its end. */
+/* A compile from its beginning to the graph as it is in the file; and its end. */
 #include "compile/compile_internal.h"
 #include "planner/order/order.h"
 
@@ -92,7 +92,8 @@ static enum ul_status read_consts(struct ul_compile *compile, struct ul_frontend
     return UL_OK;
 }
 
-/* Tensors of one number are settings, those of truths and of 64-bit integers masks and shapes. */
+/* Counts elements of weights; tensors of one number are settings, those of truth values and 64-bit
+ * integers are masks and shapes. */
 static uint64_t count_weights(const struct ul_graph *graph)
 {
     uint64_t count = 0;
@@ -105,7 +106,7 @@ static uint64_t count_weights(const struct ul_graph *graph)
     return count;
 }
 
-/* Whether the same graph is read with these options. */
+/* Whether these options read the same graph. */
 static bool is_same_given(const struct ul_frontend_options *a, const struct ul_frontend_options *b)
 {
     bool same = a->dim_count == b->dim_count && a->shape_count == b->shape_count &&
@@ -124,7 +125,7 @@ static bool is_same_given(const struct ul_frontend_options *a, const struct ul_f
     return same;
 }
 
-/* Goes on with what the compile before this one has read, which owns it. */
+/* Takes the graph that the compile before this one has read and owns. */
 static bool take_read(struct ul_compile *compile, const char *model_path)
 {
     const struct ul_compile *earlier = compile->earlier;
@@ -161,7 +162,7 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
     return UL_OK;
 }
 
-/* What is known beside the message. */
+/* Appends text to the message. */
 static void add_text(struct ul_diag *diag, const char *text)
 {
     size_t length = strlen(diag->text);

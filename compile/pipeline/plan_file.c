@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan from a file: the graph that it is for is built again from the options that it names, as
- * far as the caller says nothing else; then it is read onto the program and checked. */
+/* A plan from a file: its graph is built again from the options that the plan names, unless the
+ * caller gives others; then the plan is mapped onto the program and checked. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
 
-/* The value of an option of the plan, or NULL. */
+/* The value of an option in the plan, or NULL. */
 static const char *planned(const struct ul_compile *compile, const char *name)
 {
     for (uint32_t i = 0; i < compile->plan_header.option_count; i++) {
@@ -15,15 +15,15 @@ static const char *planned(const struct ul_compile *compile, const char *name)
     return NULL;
 }
 
-/* ---- what the caller says beside the plan ---- */
+/* ---- options given with the plan ---- */
 
-/* Beside a plan, --pack none asks for its steps without any reuse of bytes. */
+/* With a plan, --pack none asks for its steps without any reuse of bytes. */
 static bool is_unfolding(const struct ul_compile *compile, const struct ul_option *row)
 {
     return strcmp(row->name, "pack") == 0 && compile->options.pack == UL_PACK_NONE;
 }
 
-/* What only the making of plans reads is refused. */
+/* Refuses options that only making a plan reads. */
 static enum ul_status check_planning(struct ul_compile *compile)
 {
     const struct ul_options *options = &compile->options.base;
@@ -38,8 +38,8 @@ static enum ul_status check_planning(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* What numbers the program computes with is the plan's: another choice may have the same bytes, and
- * would pass for the plan. */
+/* The plan decides with which numbers the program computes: another choice may have the same bytes,
+ * and would pass for the plan. */
 static enum ul_status check_fixed(struct ul_compile *compile, const struct ul_option *row)
 {
     const struct ul_options *options = &compile->options.base;
@@ -90,7 +90,7 @@ static const char *planned_sizes(const struct ul_compile *compile, const char *o
     return NULL;
 }
 
-/* Sizes that differ make another graph, of which a plan fits nothing. */
+/* Other sizes make another graph, which no plan of this one fits. */
 static enum ul_status check_sizes(struct ul_compile *compile, const char *option,
                                   const struct ul_named_sizes *given)
 {
@@ -119,9 +119,9 @@ static bool has_name(const struct ul_named_sizes *list, const char *pair)
     return false;
 }
 
-/* ---- what the plan says ---- */
+/* ---- options in the plan ---- */
 
-/* What the caller said itself, before the plan says the rest. */
+/* The caller's own options, before the plan gives the others. */
 struct own {
     bool dims, shapes, profile;
     bool rows[UL_OPTION_MAX];
@@ -137,8 +137,8 @@ static struct own own_options(const struct ul_compile_options *options)
     return own;
 }
 
-/* What the caller said stands. Shapes close dimensions and dimensions shapes: who says the one is
- * not told the other. */
+/* The caller's options win. Shapes close dimensions and dimensions close shapes: if the caller
+ * gives one, the plan does not give the other. */
 static bool leaves_open(const struct ul_compile_options *options, const struct own *own,
                         const struct ul_option *row, const char *value)
 {
@@ -151,8 +151,8 @@ static bool leaves_open(const struct ul_compile_options *options, const struct o
     return !own->rows[row - options->base.table->rows];
 }
 
-/* The plan says that option as a plan is written: once, unless it takes several, and with the value
- * as `plan` prints it. Else what is read of the plan would not be what it shows. */
+/* Checks the form of the option in the plan: once, unless it takes several values, and printed as
+ * `plan` does. Otherwise the plan would be read as something other than it shows. */
 static enum ul_status check_form(struct ul_compile *compile, const struct ul_option *row,
                                  uint32_t index)
 {
@@ -166,7 +166,7 @@ static enum ul_status check_form(struct ul_compile *compile, const struct ul_opt
         if (strcmp(header->options[i].name, row->name) == 0)
             return ul_diag_set(&compile->diag, UL_MISMATCH, "option %s is there twice",
                                ul_quote(arena, row->name));
-    if (row->record == UL_RECORD_NAME) /* which has no value */
+    if (row->record == UL_RECORD_NAME) /* it has no value */
         return UL_OK;
     struct ul_diag diag = {0};
     bool is_read = ul_option_restore(&alone.base, row, option->value, &diag) == UL_OK;
@@ -180,7 +180,7 @@ static enum ul_status check_form(struct ul_compile *compile, const struct ul_opt
                        ul_quote(arena, own));
 }
 
-/* Its device is known by name, or stands whole in the plan: a path of a plan is not followed. */
+/* The device is known by name, or described in the plan: a path in a plan is not followed. */
 static enum ul_status check_profile(struct ul_compile *compile)
 {
     const char *name = planned(compile, "profile");
@@ -225,7 +225,7 @@ static enum ul_status apply_options(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* The plan's target, which a command may name as well. */
+/* Sets the plan's target, which a command may name too. */
 static enum ul_status apply_target(struct ul_compile *compile)
 {
     const struct ul_saved *header = &compile->plan_header;
@@ -280,7 +280,7 @@ static bool is_other(const struct ul_onnx_model *model, const char *planned_sha2
     return model->sha256[0] != '\0' && strcmp(model->sha256, planned_sha256) != 0;
 }
 
-/* The first model of several that is not the plan's; UL_NONE: none, as far as they are read. */
+/* The first of several models that is not the plan's; UL_NONE: none of those read so far. */
 static uint32_t find_other(const struct ul_compile *compile)
 {
     for (uint32_t r = 0; r < compile->root_count && r < compile->plan_header.model_count; r++) {
@@ -315,19 +315,19 @@ enum ul_status ul_compile_report_other_model(struct ul_compile *compile)
                        ul_quote(&compile->keep, compile->plan_header.model_sha256));
 }
 
-/* Whether the caller says something itself of the graph that the plan is for. */
+/* Whether the caller gives any option that changes the plan's graph. */
 static bool says_of_graph(const struct ul_options *options)
 {
     for (uint32_t i = 0; i < options->table->count; i++) {
         const struct ul_option *row = &options->table->rows[i];
         bool is_of_graph = row->record == UL_RECORD_CHOICE || row->record == UL_RECORD_NAME;
         if (is_of_graph && ul_option_said(options, row) != NULL)
-            return true; /* restored ones were not said */
+            return true; /* restored options were not given */
     }
     return false;
 }
 
-/* The options that the plan was made with, as they are typed: "--dim N=1". */
+/* The options with which the plan was made, as they are typed: "--dim N=1". */
 static const char *options_text(struct ul_compile *compile)
 {
     struct ul_text text;
@@ -335,7 +335,7 @@ static const char *options_text(struct ul_compile *compile)
     for (uint32_t i = 0; i < compile->plan_header.option_count; i++) {
         const struct ul_report_option *option = &compile->plan_header.options[i];
         if (ul_option_find(&ul_compile_option_table, option->name)->commands == 0)
-            continue; /* what the profile is, not how it was asked for */
+            continue; /* the profile itself matters, not how it was asked for */
         ul_text_printf(&text, "%s--%s", i == 0 ? "" : " ", option->name);
         if (option->value[0] == '\0')
             continue;
@@ -362,7 +362,7 @@ static enum ul_status check_alignment(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* The steps of the plan without any reuse; what is said of a budget is in its unit. */
+/* Plans the steps without any reuse; `beside` keeps the plan's unit of a budget. */
 static enum ul_status unfold(struct ul_compile *compile)
 {
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
@@ -389,7 +389,7 @@ enum ul_status ul_compile_read_plan(struct ul_compile *compile)
 {
     enum ul_status status = read_plan(compile);
     if (status == UL_OK) {
-        /* the budget is the caller's, not the one that the plan was made for */
+        /* the budget is the caller's, not that of the plan */
         struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
         ul_plan_judge(compile->program->problem, compile->options.budget_bytes, &beside,
                       &compile->plan);
@@ -408,7 +408,7 @@ enum ul_status ul_compile_read_plan(struct ul_compile *compile)
     return status;
 }
 
-/* A device is a profile by name, and has as much memory as that says. */
+/* A device is a profile by name, with the memory that the profile gives. */
 static enum ul_status check_device(struct ul_compile *compile)
 {
     const struct ul_saved *header = &compile->plan_header;
@@ -439,7 +439,7 @@ enum ul_status ul_compile_check_said(struct ul_compile *compile, uint64_t sample
     return status;
 }
 
-/* The plan says of each part of the process what this machine predicts. */
+/* Whether the plan gives each part of the process the bytes that this machine predicts. */
 static bool is_predicted(const struct ul_saved *header, const struct ul_footprint *footprint)
 {
     struct ul_saved own;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the options to what the program is built for. What they leave open and a plan has to name is
- * written back into them: threads, the machine, the workspace, libraries. */
+/* The program's settings from the options. Open options that a plan has to name are filled in:
+ * threads, the machine, the workspace, libraries. */
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/cpu/dnnl.h"
 #include "compile/compile_internal.h"
@@ -17,7 +17,7 @@ enum ul_dtype ul_compile_storage(const struct ul_compile_options *options)
     return storage[options->precision];
 }
 
-/* As many threads as this machine has cores, unless said. */
+/* The number of threads: that of this machine's cores, unless given. */
 static uint32_t thread_count(const struct ul_compile_options *options)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -29,7 +29,7 @@ static uint32_t thread_count(const struct ul_compile_options *options)
 }
 
 #if defined(__x86_64__)
-/* What GCC calls processors without FMA; any other name is taken to have it. */
+/* GCC's names of processors without FMA; any other name is taken to have it. */
 static bool is_without_fma(const char *march)
 {
     static const char *const names[] = {
@@ -78,7 +78,7 @@ bool ul_compile_rounds_products(const struct ul_compile_options *options,
     return target->compiler->takes_march && is_processor_without_fma(options->march);
 }
 
-/* A program for a named machine must not use what only this one has. */
+/* A program for a named machine must not use what only this machine has. */
 static const char *march_of(const struct ul_compile *compile)
 {
     if (compile->options.isa == NULL || compile->library == NULL)
@@ -86,7 +86,7 @@ static const char *march_of(const struct ul_compile *compile)
     return compile->library->march != NULL ? compile->library->march : "none";
 }
 
-/* On target cuda memory of the host is what a device's copies reach. */
+/* On target cuda, offloaded values go to memory of the host that a device's copies reach. */
 static enum ul_status resolve_offload(struct ul_compile *compile,
                                       struct ul_program_options *program)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the passes make of a compile's graph: all of them, those from the layouts on, splits alone.
- */
+/* Runs passes on a compile's graph: all of them, those from the layouts on, or splits alone. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
@@ -44,8 +43,9 @@ static struct ul_passes_options told_options(struct ul_compile *compile,
     return options;
 }
 
-/* In two turns where what follows the first is a choice: the graph between them is what variants
- * begin with. A root of several is joined with the others before its values get their bytes. */
+/* Passes run in two turns where the passes after the first turn are a choice: variants begin with
+ * the graph between them. One of several roots is joined with the others before its values get
+ * their bytes. */
 static enum ul_status run_passes(struct ul_compile *compile, const struct ul_target *target,
                                  const char *start_at)
 {
@@ -76,7 +76,7 @@ enum ul_status ul_compile_lay_out(struct ul_compile *compile, struct ul_arena *a
     options.start_at = "layout";
     options.row_major = row_major->items;
     options.row_major_count = row_major->count;
-    if (graph == &compile->graph) { /* not one that is tried */
+    if (graph == &compile->graph) { /* not for a graph that is only tried */
         options.print_after = printed_pass(compile);
         options.dump = compile->dump;
     }
@@ -87,12 +87,12 @@ enum ul_status ul_compile_lay_out(struct ul_compile *compile, struct ul_arena *a
     return status;
 }
 
-/* One pass alone. */
+/* Runs a single pass. */
 static enum ul_status run_only(struct ul_compile *compile, struct ul_graph *graph,
                                struct ul_passes_options *options, struct ul_diag *diag)
 {
     struct ul_arena scratch;
-    if (graph == &compile->graph) { /* not one that is tried */
+    if (graph == &compile->graph) { /* not for a graph that is only tried */
         options->print_after = printed_pass(compile);
         options->dump = compile->dump;
     }
@@ -129,7 +129,7 @@ enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *gra
     return splits->count == 0 ? UL_OK : run_only(compile, graph, &options, diag);
 }
 
-/* Says of branches that cannot have the shapes given why not, and what becomes of them. */
+/* Notes branches that cannot have the given shapes, the reason, and what becomes of them. */
 static void note_branches(struct ul_compile *compile)
 {
     const struct ul_graph *graph = &compile->graph;

@@ -5,10 +5,10 @@
  *                                          +-> join -> cse -> own -> layout -> ... -> program
  *     B.onnx -> load -> passes up to own --+
  *
- * Each file is read and simplified by a compile of its own, since what those passes ask is of one
- * model: its sizes, its types, its constants. Behind them the graphs become one, in which equal
- * weights are one value; the passes that choose layouts, views and kernels see all roots.
- * Left undone: constants that two models fold into different ones are stored twice. */
+ * Each file is read and simplified by a compile of its own, since those passes need one model: its
+ * sizes, its types, its constants. After them the graphs become one, in which equal weights are one
+ * value; the passes that choose layouts, views and kernels see all roots. Left undone: constants
+ * that two models fold into different ones are stored twice. */
 #include "compile/compile_internal.h"
 
 #include <ctype.h>
@@ -61,7 +61,7 @@ static bool is_taken(const struct ul_compile *compile, uint32_t count, const cha
 {
     static const char *const names[] = {
         UL_ROOTS_PREFIX, "library", "weights", "rom", "kernels",
-        /* Headers of C, which a caller with -I of the folder would find there. */
+        /* headers of C, which a caller with -I of the folder would find there */
         "assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso646", "limits",
         "locale", "math", "setjmp", "signal", "stdalign", "stdarg", "stdatomic", "stdbool",
         "stddef", "stdint", "stdio", "stdlib", "stdnoreturn", "string", "tgmath", "threads", "time",
@@ -103,7 +103,7 @@ static void choose_names(struct ul_compile *compile)
     }
 }
 
-/* --prefix A,B: one for each model, in order. */
+/* --prefix A,B: a name for each model, in order. */
 static enum ul_status read_names(struct ul_compile *compile)
 {
     const char *at = compile->options.prefix;
@@ -124,7 +124,8 @@ static enum ul_status read_names(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* Those of the plan, whose options and steps say them. Older plans do not name their models. */
+/* Takes the names of the plan, which its options and steps use. Older plans do not name their
+ * models. */
 static enum ul_status take_names(struct ul_compile *compile)
 {
     const struct ul_saved *header = &compile->plan_header;
@@ -145,7 +146,7 @@ static enum ul_status take_names(struct ul_compile *compile)
                        header->model_count, ul_quote(&compile->keep, names.data));
 }
 
-/* ---- what a model has ---- */
+/* ---- parts of a model ---- */
 
 /* The names of its open dimensions, inputs or outputs. */
 enum part { DIMENSIONS, INPUTS, OUTPUTS, PARTS };
@@ -168,7 +169,7 @@ static void list_parts(struct ul_arena *arena, const struct ul_onnx_model *model
                      ul_arena_copy_string(arena, model->outputs[i].name));
 }
 
-/* What the file says of its inputs is known even where their sizes are open. */
+/* The file's inputs are known even where their sizes are open. */
 static enum ul_status read_parts(struct ul_compile *compile, uint32_t root, struct parts *parts)
 {
     struct ul_compile probe;
@@ -197,11 +198,11 @@ static bool has_name(const struct ul_texts *names, const char *name)
 
 struct reader {
     struct ul_compile *compile;
-    struct parts *parts; /* per root */
+    struct parts *parts; /* by root */
 };
 
-/* What an option names of a root: "seq" whatever root has it, "decode:seq" that of decode, before
- * any that is said for all. NULL: nothing. */
+/* The part of a root that an option names: "seq" in any root that has it, "decode:seq" that of
+ * decode, which comes before a name for all. NULL: none. */
 static const char *name_in(const struct reader *reader, uint32_t root, enum part part,
                            const char *said, bool *is_own)
 {
@@ -249,7 +250,7 @@ static struct ul_named_sizes *sizes_of(struct ul_compile *compile, uint32_t root
     return part == DIMENSIONS ? &options->dims : &options->shapes;
 }
 
-/* Those that are said for one root come first, and for that root no others count. */
+/* Names for one root come first; where that root has any, the others do not count for it. */
 static enum ul_status give_sizes(const struct reader *reader, enum part part, const char *option,
                                  const struct ul_named_sizes *list)
 {
@@ -322,7 +323,7 @@ static void tell(void *context, const char *what)
     ul_compile_progress(context, what);
 }
 
-/* A compile of the root's file alone, with the options of all but those that name parts of one. */
+/* A compile of one root's file, with all options except those that name parts of one. */
 static struct ul_compile *new_part(struct ul_compile *compile)
 {
     struct ul_compile *part = UL_NEW(&compile->keep, struct ul_compile);
@@ -342,7 +343,7 @@ static struct ul_compile *new_part(struct ul_compile *compile)
     return part;
 }
 
-/* One program stores f32 in one kind of 16 bits. */
+/* One program can store f32 in only one kind of 16 bits. */
 static enum ul_status check_storage(struct ul_compile *compile)
 {
     uint32_t first = UL_NONE;
@@ -368,7 +369,7 @@ static enum ul_status rewrite_part(struct ul_compile *compile, uint32_t root,
     struct ul_compile *part = compile->roots[root].part;
     const char *path = compile->roots[root].path;
     enum ul_status status = ul_compile_load_settled(part, path);
-    bool is_read = status == UL_OK; /* else the text names the file */
+    bool is_read = status == UL_OK; /* else the text already names the file */
     if (is_read)
         status = ul_compile_rewrite(part, target);
     if (is_read && status == UL_INVALID && !compile->is_trial) {
@@ -383,7 +384,7 @@ static enum ul_status rewrite_part(struct ul_compile *compile, uint32_t root,
     return status;
 }
 
-/* What is said of all models together. */
+/* Describes all models together. */
 static void describe_models(struct ul_compile *compile)
 {
     struct ul_text paths, digests, notices;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of dimensions that shape inference tells: those that must be equal are one.
+/* Finds sizes of dimensions by shape inference: dimensions that must be equal become one.
  *
  * Problem: a file gives its inputs more names than it has sizes ("seq" of the tokens, "mask_len" of
- * their mask), and an operator far behind them is the first that needs two to be equal. Method: the
- * operators' own shape rules are asked, with trial sizes. The model is inferred with a number for
- * each open dimension that no other has. At the node that refuses it, each number is exchanged for
- * another one that the node's inputs have, or for two or three at once; what the node takes then is
- * what the dimension must be, and the model is inferred anew. A dimension counts as told where that
- * comes out the same with small numbers and with large ones: so that neither a table's end nor a
- * factor of the size is taken for one. Sizes that contradict each other are explained the same way:
- * each in turn is taken for open.
- * Left undone: open dimensions without a name, and a size that only a computed one (2*seq) shows.
- */
+ * their mask), and only an operator far after them needs two to be equal. Method: the operators'
+ * own shape rules decide, with trial sizes. Each open dimension gets a number of its own, and the
+ * model is inferred. At a node that refuses the numbers, each is exchanged for another number of
+ * the node's inputs, or two or three are exchanged at once. What the node then accepts is the size
+ * of the dimension, and the model is inferred again. A dimension counts as found where small and
+ * large numbers give the same result, so that neither a table's end nor a factor of the size is
+ * mistaken for it. Sizes that contradict each other are explained in the same way: each in turn is
+ * treated as open. Left undone: open dimensions without a name, and a size that only a computed one
+ * (2*seq) shows. */
 #include "compile/compile_internal.h"
 #include "ir/infer.h"
 #include "passes/passes.h"
@@ -20,29 +19,31 @@
 
 enum { MAX_OPEN = 12, MAX_NUMBERS = 24, MAX_CHANGES = 3, SMALL_TENSOR = 32 };
 
-/* Where a size stands first. */
+/* The first place of a size. */
 struct place {
-    const char *name; /* of the dimension; NULL: it has none, and an input's shape says its size */
+    /* the dimension's name; NULL: it has none, and an input's shape gives its size */
+    const char *name;
     const char *input;
     uint32_t axis;
 };
 
-/* One way to give the open dimensions sizes. */
+/* A choice of sizes for the open dimensions. */
 struct trial_sizes {
-    int64_t number[MAX_OPEN]; /* that stands for the dimension; it has it where nothing merged it */
+    /* the number for the dimension; it keeps it where nothing merged it */
+    int64_t number[MAX_OPEN];
     int64_t size[MAX_OPEN];
     bool is_merged[MAX_OPEN];
-    const char *node[MAX_OPEN]; /* that merged it */
+    const char *node[MAX_OPEN]; /* the node that merged it */
 };
 
 struct settle {
     struct ul_compile *compile;
     const char *path;
     const struct ul_frontend_options *said;
-    bool takes_any_size; /* an expression's size may be another than its parts make it */
+    bool takes_any_size; /* an expression's size may differ from that of its parts */
     uint32_t open_count;
     struct place open[MAX_OPEN];
-    struct ul_arena arena; /* of one attempt */
+    struct ul_arena arena; /* for one attempt */
     struct ul_arena scratch;
     struct ul_graph graph;
 };
@@ -55,7 +56,7 @@ static bool is_known(const struct ul_graph *graph, ul_value_id value)
 }
 
 /* The first node of a block, in execution order, whose inputs are known and whose outputs are not:
- * the one that the inference ended at. */
+ * inference ended there. */
 static ul_node_id find_refusal(const struct ul_graph *graph, ul_block_id block)
 {
     for (uint32_t at = 0; at < graph->blocks[block].node_count; at++) {
@@ -78,8 +79,8 @@ static ul_node_id find_refusal(const struct ul_graph *graph, ul_block_id block)
     return UL_NONE;
 }
 
-/* Infers the model with these sizes; UL_OK, or the node that refuses them in *node (UL_NONE: it is
- * something else). The graph is there until the next attempt. */
+/* Infers the model with these sizes; UL_OK, or *node is the node that refuses them (UL_NONE:
+ * another failure). The graph stays until the next attempt. */
 static enum ul_status attempt(struct settle *settle, const struct trial_sizes *sizes,
                               ul_node_id *node)
 {
@@ -124,7 +125,7 @@ static enum ul_status attempt(struct settle *settle, const struct trial_sizes *s
     return status;
 }
 
-/* ---- What a node would take ---- */
+/* ---- What a node accepts ---- */
 
 struct change {
     int64_t from, to;
@@ -160,8 +161,7 @@ static bool stands_before(const struct ul_node *node, uint32_t input)
     return false;
 }
 
-/* Whether the node's rule takes its inputs with numbers exchanged. They are what they were after.
- */
+/* Whether the node's rule accepts its inputs with numbers exchanged. The inputs are restored. */
 static bool takes(struct settle *settle, ul_node_id id, const struct change *changes,
                   uint32_t count)
 {
@@ -175,7 +175,7 @@ static bool takes(struct settle *settle, ul_node_id id, const struct change *cha
             continue;
         struct ul_value *value = &graph->values[node->inputs[i]];
         saved[i] = *value;
-        if (stands_before(node, i)) /* it is changed already */
+        if (stands_before(node, i)) /* already changed */
             continue;
         for (uint32_t d = 0; d < value->type.rank; d++)
             value->type.dims[d] = changed(value->type.dims[d], changes, count);
@@ -222,11 +222,11 @@ static struct numbers list_numbers(const struct ul_graph *graph, const struct ul
     return numbers;
 }
 
-/* ---- Which dimension becomes what ---- */
+/* ---- Which dimension becomes which ---- */
 
 struct choice {
     uint32_t count;
-    uint32_t open[MAX_CHANGES]; /* which, in falling order */
+    uint32_t open[MAX_CHANGES]; /* open dimensions, in descending order */
     struct change changes[MAX_CHANGES];
 };
 
@@ -236,8 +236,8 @@ struct search {
     ul_node_id node;
     struct numbers numbers;
     struct choice choice, found;
-    uint32_t found_count; /* so many choices are taken */
-    bool with_one;        /* a size may become 1 */
+    uint32_t found_count; /* accepted choices */
+    bool with_one;        /* whether a size may become 1 */
 };
 
 static bool has_number(const struct numbers *numbers, int64_t number)
@@ -248,8 +248,8 @@ static bool has_number(const struct numbers *numbers, int64_t number)
     return false;
 }
 
-/* A dimension becomes one that is named before it, or a size that is none of theirs. 1 is what
- * anything can be broadcast with: that it is taken says little. */
+/* A dimension becomes one that is named before it, or a size that belongs to none of them. Any size
+ * can be broadcast with 1, so that a node accepts 1 says little. */
 static bool may_become(const struct search *search, uint32_t open, int64_t to)
 {
     for (uint32_t i = open; i < search->settle->open_count; i++)
@@ -284,8 +284,7 @@ static void try_choices(struct search *search, uint32_t below, uint32_t left)
     }
 }
 
-/* Merges what the node that refuses the sizes shows; false where that is nothing, or several
- * things. */
+/* Merges what the refusing node shows; false where that is nothing, or not unique. */
 static bool merge(struct settle *settle, struct trial_sizes *sizes, ul_node_id node)
 {
     struct search search = {.settle = settle, .sizes = sizes, .node = node};
@@ -301,14 +300,14 @@ static bool merge(struct settle *settle, struct trial_sizes *sizes, ul_node_id n
         uint32_t open = search.found.open[i];
         sizes->is_merged[open] = true;
         sizes->node[open] = described;
-        for (uint32_t k = 0; k < settle->open_count; k++) /* those that were merged with it, too */
+        for (uint32_t k = 0; k < settle->open_count; k++) /* and those that were merged with it */
             if (sizes->size[k] == search.found.changes[i].from)
                 sizes->size[k] = search.found.changes[i].to;
     }
     return true;
 }
 
-/* Merges until the model takes the sizes, or says nothing more of them. */
+/* Merges until the model accepts the sizes, or shows nothing more. */
 static enum ul_status run_trial(struct settle *settle, struct trial_sizes *sizes)
 {
     for (;;) {
@@ -319,7 +318,8 @@ static enum ul_status run_trial(struct settle *settle, struct trial_sizes *sizes
     }
 }
 
-/* Small numbers with small factors, or large ones: what no dimension of a model is by chance. */
+/* Makes small numbers with small factors, or large ones: numbers that no dimension of a model has
+ * by chance. */
 static struct trial_sizes make_sizes(uint32_t open_count, bool large)
 {
     static const int64_t primes[MAX_OPEN] = {11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53};
@@ -361,7 +361,7 @@ static struct place find_place(const struct ul_onnx_model *model, const char *na
     return place;
 }
 
-/* Names that have no size; false where something else has none, or there are too many. */
+/* Lists names that have no size; false where something else has none, or there are too many. */
 static bool list_open(struct settle *settle)
 {
     const struct ul_onnx_model *model = &settle->compile->model;
@@ -376,7 +376,7 @@ static bool list_open(struct settle *settle)
     return settle->open_count > 0 && !model->has_unnamed_dims;
 }
 
-/* An open dimension that has the same size in both trials, and is to be given or told before;
+/* An open dimension that has the same size in both trials and must be given, or was found before;
  * UL_NONE: there is none. */
 static uint32_t find_same(const struct settle *settle, const struct trial_sizes *small,
                           const struct trial_sizes *large, uint32_t open)
@@ -398,8 +398,8 @@ static void add_size(struct ul_compile *compile, const char *name, int64_t size)
         ul_named_sizes_add(&compile->keep, &compile->asked.dims, &dim);
 }
 
-/* What both trials say of dimensions: a size, that of another one, or that it follows from some,
- * unless a node refused the sizes in the end: then nobody knows that it does. */
+/* Records what both trials show of dimensions: a size, that of another dimension, or that it
+ * follows from some; that is not known if a node refused the sizes in the end. */
 static void tell(struct settle *settle, const struct trial_sizes *small,
                  const struct trial_sizes *large, bool is_refused, struct ul_text *told)
 {
@@ -489,7 +489,7 @@ static struct ul_frontend_options by_name(struct ul_arena *arena, const struct u
     return options;
 }
 
-/* The options without the sizes that say this dimension. */
+/* The options without the sizes that give this dimension. */
 static struct ul_frontend_options without(struct ul_arena *arena,
                                           const struct ul_frontend_options *said, const char *name)
 {
@@ -503,8 +503,8 @@ static struct ul_frontend_options without(struct ul_arena *arena,
     return options;
 }
 
-/* The size that the model takes at this place in place of the one that is given, or that follows
- * from others, with all others as they are; -1: none is found. */
+/* The size that the model accepts here in place of the one that is given or follows from others,
+ * with all others unchanged; -1: none is found. */
 static int64_t find_other(struct ul_compile *compile, const char *path,
                           const struct ul_frontend_options *said, const struct place *place,
                           const char **node)
@@ -526,7 +526,7 @@ static int64_t find_other(struct ul_compile *compile, const char *path,
     return size;
 }
 
-/* A line where the model would take another size there. */
+/* Writes a line where the model would accept another size there. */
 static void put_other(struct ul_compile *compile, const char *path,
                       const struct ul_frontend_options *said, const struct place *place,
                       int64_t size, struct ul_text *text)
@@ -544,7 +544,7 @@ static void put_other(struct ul_compile *compile, const char *path,
     ul_text_printf(text, " is %lld: %s would take %lld", (long long)size, node, (long long)other);
 }
 
-/* Sizes of dimensions without a name, which shapes of inputs say. */
+/* Writes lines for dimensions without a name, whose sizes come from shapes of inputs. */
 static void put_unnamed(struct ul_compile *compile, const char *path,
                         const struct ul_frontend_options *said, struct ul_text *text)
 {

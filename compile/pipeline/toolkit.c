@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a target whose libraries are found at a program's start asks of this machine: the workspace
- * of calls, and whether the library is called that may stand beside its toolkit. To plan and to
- * emit needs nothing of the toolkit here; the target's row names the files that are looked for, and
- * plan.json says what was found.
- */
+/* For targets whose libraries are found when a program starts: what they ask of this machine, which
+ * is the workspace of calls, and whether the library that may accompany the toolkit is called.
+ * Planning and emitting need nothing of the toolkit here. The target's row names the files to look
+ * for, and plan.json records what was found. */
 #define _XOPEN_SOURCE 700
 #include "compile/compile_internal.h"
 
@@ -11,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the library beside the toolkit ---- */
+/* ---- the library that accompanies the toolkit ---- */
 
 static bool has_file(struct ul_arena *arena, const char *root, const char *const *folders,
                      const char *name)
@@ -39,8 +38,8 @@ static bool has_library(struct ul_arena *arena, const char *root,
     return false;
 }
 
-/* In the toolkit that the compiler is of, or where the system keeps what it was given as packages.
- * A compiler that has headers in its own folder links what they declare by itself. */
+/* Looks in the compiler's toolkit, and where packages of the system go. A compiler with headers in
+ * its own folder links what they declare by itself. */
 static bool finds_library(struct ul_compile *compile)
 {
     const struct ul_target_beside *beside = ul_compile_compiler(compile)->beside;
@@ -60,7 +59,7 @@ static bool finds_library(struct ul_compile *compile)
 
 /* ---- options ---- */
 
-/* Who says how much gets that, in a larger plan if need be. */
+/* A workspace that the user gives is used, even if the plan gets larger. */
 static void resolve_workspace(struct ul_compile *compile)
 {
     struct ul_compile_options *options = &compile->options;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names the tensors that are trained, and those that are not with the reason: for the first lines
- * of a plan, and for inspect. */
+/* Names the tensors that are trained, and those that are not with the reason, for the first lines
+ * of a plan and for inspect. */
 #include "compile/compile_internal.h"
 
 #include <inttypes.h>
@@ -59,8 +59,7 @@ static uint64_t sum_bytes(const struct ul_graph *graph, const uint32_t *values, 
     return bytes;
 }
 
-/* Names weights that stay as they are though somebody may expect them to be trained, by the reason.
- */
+/* Names, by reason, weights that stay as they are though somebody may expect them to be trained. */
 static void put_others(struct ul_compile *compile, struct ul_text *text)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What --train asks for: options that say how a program learns, with torch's defaults. */
+/* The settings of --train: options that say how a program learns, with torch's defaults. */
 #include "compile/compile_internal.h"
 
 #include <errno.h>
@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Beyond, doubles do not count. */
+/* Beyond it, doubles cannot count. */
 #define MAX_STEPS (UINT64_C(1) << 53)
 
-#define MIN_LOSS_SCALE 0x1p-126 /* of which float32 has the reciprocal */
+#define MIN_LOSS_SCALE 0x1p-126 /* float32 has its reciprocal */
 #define MAX_LOSS_SCALE 0x1p127
 
 enum { LOSS_SCALE = 65536, GROWTH_INTERVAL = 2000 }; /* torch's */
 
-/* A number that the caller said, or the default of its optimizer. */
+/* A number that the caller gave, or the default of its optimizer. */
 static double number_or(const struct ul_compile *compile, const char *name, double said,
                         double otherwise)
 {
@@ -31,7 +31,7 @@ static bool is_given(const struct ul_compile *compile, const char *name)
     return ul_option_is_given(&compile->options.base, row);
 }
 
-/* Options of training beside no --train are a mistake. */
+/* Options of training without --train are a mistake. */
 static enum ul_status refuse_options(struct ul_compile *compile)
 {
     if (compile->options.precision == UL_PRECISION_AMP_F16)
@@ -53,7 +53,7 @@ static enum ul_status read_loss(struct ul_compile *compile, struct ul_training *
     struct ul_nearest nearest = {.word = text};
     struct ul_text words;
     if (text == NULL)
-        return UL_OK; /* softmax-cross-entropy is 0 */
+        return UL_OK; /* softmax-cross-entropy, which is 0 */
     UL_ASSERT(row != NULL && row->words != NULL);
     const struct ul_option_word word = ul_option_find_word(row, text);
     training->loss = (enum ul_loss)word.value;
@@ -122,7 +122,7 @@ static enum ul_status read_lora(struct ul_compile *compile, struct ul_training *
     return UL_OK;
 }
 
-/* As a checkpoint has it: what factors are is said beside them. */
+/* In the form of a checkpoint, which has these options next to the factors. */
 static enum ul_status join_quantize(struct ul_compile *compile, struct ul_training *training)
 {
     const struct ul_texts *texts = &compile->options.quantize;
@@ -139,7 +139,7 @@ static enum ul_status join_quantize(struct ul_compile *compile, struct ul_traini
                        UL_TRAINING_QUANTIZE_BYTES - 1);
 }
 
-/* The numbers of one part of --schedule: N steps and, of step, a factor. */
+/* Reads the numbers of one part of --schedule: N steps and, for `step`, a factor. */
 static bool read_rate(const char *text, struct ul_rate *rate)
 {
     char *end = NULL;
@@ -191,7 +191,7 @@ static enum ul_status read_schedule(struct ul_compile *compile, struct ul_traini
     return UL_OK;
 }
 
-/* "sgd, momentum and adam", of those whose bits are set. */
+/* "sgd, momentum and adam", for those whose bits are set. */
 static const char *optimizer_names(struct ul_compile *compile, uint32_t optimizers)
 {
     const struct ul_option *row = ul_option_find(&ul_compile_option_table, "optimizer");
@@ -206,7 +206,7 @@ static const char *optimizer_names(struct ul_compile *compile, uint32_t optimize
     return names.data;
 }
 
-/* Options that an optimizer does not look at. */
+/* Refuses options that the optimizer does not use. */
 static enum ul_status check_optimizer(struct ul_compile *compile)
 {
     enum {
@@ -218,7 +218,7 @@ static enum ul_status check_optimizer(struct ul_compile *compile)
     };
     static const struct {
         const char *option;
-        uint32_t optimizers; /* bits */
+        uint32_t optimizers; /* as bits */
     } rows[] = {{"momentum", 1u << UL_OPTIMIZER_MOMENTUM},
                 {"nesterov", 1u << UL_OPTIMIZER_MOMENTUM},
                 {"beta1", adams | lion | mini},
@@ -237,7 +237,7 @@ static enum ul_status check_optimizer(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* Options that a loss does not look at. */
+/* Refuses options that the loss does not use. */
 static enum ul_status check_loss(struct ul_compile *compile, const struct ul_training *training)
 {
     static const char *const names[] = {"label-smoothing", "ignore-index", "class-axis",
@@ -251,7 +251,7 @@ static enum ul_status check_loss(struct ul_compile *compile, const struct ul_tra
     return UL_OK;
 }
 
-/* batch.c has chosen it where there was something to choose by. */
+/* micro_batches.c has chosen it where there was something to choose by. */
 static enum ul_status check_parts(struct ul_compile *compile)
 {
     if (!is_given(compile, "micro-batches") || compile->options.micro_batches != 0)
@@ -308,7 +308,7 @@ static enum ul_status check_betas(struct ul_compile *compile, const struct ul_tr
     return UL_OK;
 }
 
-/* What --checkpoint says is the planner's choice otherwise. */
+/* --checkpoint takes a choice from the planner. */
 static enum ul_status check_checkpoint(struct ul_compile *compile)
 {
     const char *other = is_given(compile, "remat")              ? "--remat"
@@ -321,7 +321,7 @@ static enum ul_status check_checkpoint(struct ul_compile *compile)
                        other);
 }
 
-/* Options that say of other programs what a program that trains says itself. */
+/* Refuses options of other programs that a program that trains decides itself. */
 static enum ul_status check_others(struct ul_compile *compile)
 {
     const struct ul_compile_options *options = &compile->options;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The numbers that weights of a few bits stand for, as --quantize finds them in a program that
- * trains: what factors beside them were trained with. */
+/* The numbers for which weights of a few bits stand, as --quantize finds them in a program that
+ * trains: factors were trained with these. */
 #include "compile/compile_internal.h"
 
 #include "passes/passes.h"
 
 #include <string.h>
 
-/* One option a line, as a checkpoint has them. */
+/* One option on each line, as in a checkpoint. */
 static struct ul_texts split_lines(struct ul_compile *compile, const char *lines)
 {
     struct ul_texts texts = {.count = 0};
@@ -60,7 +60,7 @@ enum ul_status ul_compile_dequantize(struct ul_compile *compile, const char *mod
     *count = 0;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct ul_node *node = &graph->nodes[n];
-        if (ul_node_get_int(node, "any_scale", 0) == 0) /* of pass quantize */
+        if (ul_node_get_int(node, "any_scale", 0) == 0) /* made by pass quantize */
             continue;
         struct ul_compile_dequantized *made = &(*list)[(*count)++];
         made->name = graph->values[node->inputs[0]].name;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --quantize-activations: a float32 network becomes one of integers, by data that it is run on.
+/* --quantize-activations: turns a float32 network into one of integers, by data that it is run on.
  *
- * Method: the model is read and simplified as far as ONNX can still say it (BatchNormalization goes
- * into weights); which values become integers is chosen (quantize_graph.c); the graph with these
- * values as outputs is compiled and run on each sample, and what they are is counted
- * (quantize_range.c); QuantizeLinear and DequantizeLinear are put in, and the whole is written as
- * ONNX. From there on that file is the model: what is compiled is what is saved, bit for bit.
- * Left undone: sizes are those that the options give, so a symbolic batch is a number in the file.
- */
+ * Method: the model is read and simplified as far as ONNX can express it (BatchNormalization goes
+ * into weights). quantize_graph.c chooses the values that become integers. The graph with these
+ * values as outputs is compiled and run on each sample, and their numbers are counted
+ * (quantize_range.c). QuantizeLinear and DequantizeLinear are inserted, and the graph is written as
+ * ONNX. From then on that file is the model: what is compiled is what is saved, bit for bit. Left
+ * undone: sizes are those of the options, so a symbolic batch is a number in the file. */
 #define _XOPEN_SOURCE 700
 #include "compile/compile_internal.h"
 #include "compile/quantize/quantize_internal.h"
+#include "ir/op_names.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define OBSERVED "observed.onnx" /* in the folder: a model that gives values, */
-#define QUANTIZED "quantized"    /* and a folder of the result */
+#define OBSERVED "observed.onnx" /* in the folder: a model that outputs the values to count, */
+#define QUANTIZED "quantized"    /* and a folder for the result */
 
 struct quantizer {
-    struct ul_compile *compile; /* that is asked; its folder and diag */
+    struct ul_compile *compile; /* the caller's; its folder and diag */
     struct ul_compile source;   /* of the float32 model */
     struct ul_quantize_data data;
     struct ul_quantize_choice choice;
-    struct ul_counts **counts; /* per value that is the first of a group; NULL: nothing is */
-    const char *program;       /* that gives the values; NULL: they are all inputs */
+    struct ul_counts **counts; /* by the first value of a group; NULL: not observed */
+    const char *program;       /* computes the values; NULL: they are all inputs */
 };
 
 static const char *inside(struct quantizer *quantizer, const char *name)
@@ -34,7 +34,7 @@ static const char *inside(struct quantizer *quantizer, const char *name)
                            name);
 }
 
-/* ---- what can be asked for ---- */
+/* ---- the request ---- */
 
 static enum ul_status check_options(struct ul_compile *compile)
 {
@@ -53,13 +53,13 @@ static enum ul_status check_options(struct ul_compile *compile)
                        other);
 }
 
-static bool is_quantizing(enum ul_op op)
+static bool is_quantizing(ul_op_id op)
 {
     return op == UL_OP_QuantizeLinear || op == UL_OP_DequantizeLinear ||
            op == UL_OP_DynamicQuantizeLinear;
 }
 
-/* Before passes compute with the integers of a quantized model. */
+/* Called before passes compute with the integers of a quantized model. */
 static enum ul_status check_floats(struct quantizer *quantizer)
 {
     const struct ul_graph *graph = &quantizer->source.graph;
@@ -82,7 +82,7 @@ static enum ul_status check_choice(struct quantizer *quantizer)
                        "MatMul of f32 with a constant weight, so nothing would become integers");
 }
 
-/* The model as the file of the quantized one will have it, but for what quantizes. */
+/* Reads the model as the file of the quantized one will have it, without the quantization. */
 static enum ul_status read_model(struct quantizer *quantizer, const char *model_path)
 {
     struct ul_compile *source = &quantizer->source, *asked = quantizer->compile;
@@ -101,9 +101,9 @@ static enum ul_status read_model(struct quantizer *quantizer, const char *model_
     return status;
 }
 
-/* ---- the program that gives the values ---- */
+/* ---- the program that computes the values ---- */
 
-/* What a movement makes is what it reads: its range follows. */
+/* An operator that only moves elements gives its result the range of its operand. */
 static bool is_observed(const struct quantizer *quantizer, ul_value_id value)
 {
     const struct ul_graph *graph = &quantizer->source.graph;
@@ -116,13 +116,13 @@ static bool is_observed(const struct quantizer *quantizer, ul_value_id value)
            choice->groups[node->inputs[0]] != choice->groups[value];
 }
 
-/* Outputs have names that are those of files. */
+/* Names of outputs must serve as names of files. */
 static const char *output_name(struct quantizer *quantizer, ul_value_id value)
 {
     return ul_arena_printf(&quantizer->compile->keep, "value_%u", (unsigned)value);
 }
 
-/* As an ONNX file; false in *any where all that is observed is an input. */
+/* Writes it as an ONNX file; *any is false where only inputs are observed. */
 static enum ul_status save_observed(struct quantizer *quantizer, const char *path, bool *any)
 {
     struct ul_graph graph;
@@ -148,7 +148,7 @@ static enum ul_status make_program(struct ul_compile *observed, const char *mode
     return ul_compile_make(observed, directory, program);
 }
 
-/* For the target that is asked for, where the compiler's own machine is one. */
+/* Builds for the requested target, if this machine can run it. */
 static enum ul_status build_program(struct quantizer *quantizer)
 {
     struct ul_compile *compile = quantizer->compile;
@@ -176,7 +176,7 @@ static enum ul_status build_program(struct quantizer *quantizer)
     return status;
 }
 
-/* ---- what is seen of the values ---- */
+/* ---- counting values ---- */
 
 static enum ul_status count(struct quantizer *quantizer, ul_value_id value,
                             const struct ul_tensor *tensor, uint64_t sample)
@@ -217,7 +217,7 @@ static enum ul_status count_outputs(struct quantizer *quantizer, uint64_t sample
     return UL_OK;
 }
 
-/* The program's own words, for a failure that it explained. */
+/* Reports a failure in the program's own words, if it explained it. */
 static enum ul_status say_failure(struct quantizer *quantizer, const char *printed, int code)
 {
     struct ul_compile *compile = quantizer->compile;
@@ -270,7 +270,7 @@ static enum ul_status run_sample(struct quantizer *quantizer, uint64_t sample)
     return count_outputs(quantizer, sample);
 }
 
-/* Inputs that are quantized need no program. */
+/* Counts inputs that are quantized, which needs no program. */
 static enum ul_status count_inputs(struct quantizer *quantizer)
 {
     const struct ul_graph *graph = &quantizer->source.graph;
@@ -301,7 +301,7 @@ static enum ul_status observe(struct quantizer *quantizer)
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole ---- */
 
 static enum ul_status write_quantized(struct quantizer *quantizer, const char *path)
 {
@@ -340,7 +340,7 @@ static enum ul_status quantize(struct quantizer *quantizer, const char *model_pa
     return write_quantized(quantizer, path);
 }
 
-/* What the file has taken up; it is the model from now on. */
+/* Drops options that the file has taken up: it is the model from now on. */
 static void forget(struct ul_compile *compile)
 {
     static const char *const names[] = {"dim",    "shape",       "const",
@@ -349,7 +349,7 @@ static void forget(struct ul_compile *compile)
         ul_option_clear(&compile->options.base, ul_option_find(&ul_compile_option_table, names[i]));
 }
 
-/* Its file has the model's name, which plans and programs say. */
+/* The file has the model's name, which plans and programs show. */
 static const char *quantized_name(struct ul_arena *arena, const struct ul_compile *compile)
 {
     const char *name = ul_file_name(compile->quantized_from);
@@ -387,7 +387,7 @@ enum ul_status ul_compile_quantize(struct ul_compile *compile, const char *model
     return UL_OK;
 }
 
-/* Puts `to` where `from` stands first. */
+/* Replaces the first `from` with `to`. */
 static void rename_in(struct ul_diag *diag, const char *from, const char *to)
 {
     char old[UL_LIMIT_DIAG_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data that a network is calibrated with: a .npz with an array for each input, under its name,
- * whose first dimension is that of the input or a multiple of it: as many runs of the network. */
+/* Data for calibrating a network: a .npz with an array for each input, by name, whose first
+ * dimension is that of the input or a multiple of it; the multiple is the number of runs. */
 #include "compile/quantize/quantize_internal.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static enum ul_status check_finite(const struct ul_tensor *tensor, const char *s
     return UL_OK;
 }
 
-/* How many runs an array is for; 0: it does not fit. */
+/* For how many runs an array is; 0: it does not fit. */
 static uint64_t run_count(const struct ul_type *want, const struct ul_type *got)
 {
     if (want->dtype != got->dtype || want->rank != got->rank)
@@ -114,14 +114,14 @@ enum ul_status ul_quantize_read(struct ul_arena *arena, const struct ul_graph *g
     return UL_OK;
 }
 
-/* numpy's names of the types that inputs have. */
+/* numpy's names for the types of inputs. */
 static const char *npy_code(enum ul_dtype dtype)
 {
     static const char *const codes[UL_DTYPE_COUNT] = {
         [UL_F32] = "<f4", [UL_F64] = "<f8",  [UL_F16] = "<f2", [UL_U8] = "|u1",  [UL_I8] = "|i1",
         [UL_U16] = "<u2", [UL_I16] = "<i2",  [UL_U32] = "<u4", [UL_I32] = "<i4", [UL_U64] = "<u8",
         [UL_I64] = "<i8", [UL_BOOL] = "|b1", [UL_BF16] = "<V2"};
-    UL_ASSERT(codes[dtype] != NULL); /* it was read from such a file */
+    UL_ASSERT(codes[dtype] != NULL); /* the input was read from such a file */
     return codes[dtype];
 }
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which activations of a float32 network become integers, and the graph that says so with
- * QuantizeLinear and DequantizeLinear.
+/* Chooses the activations of a float32 network that become integers, for QuantizeLinear and
+ * DequantizeLinear.
  *
- * Problem: integers pay where sums of products are formed, and between such places; each change
- * between them and floats costs time and accuracy. Method: products with constant weights (anchors)
- * compute in integers. Maps, pools and movements do so where what they read comes of such nodes and
- * what they make is read by such nodes, or is a result of the model: what stands between LayerNorm
- * and Softmax stays in floats. No step of rounding is put between a sum and what it is finished by:
- * a bias, then Relu or Clip. What a movement reads and makes, and all that a Concat puts together,
- * share one range, so that it runs on the integers themselves.
- * Weights are int8, symmetric, a scale for each output channel; a bias is int32 in the steps of the
- * sums; activations are uint8 with the integer of 0 where calibration has it.
- * Left undone: products of two activations (attention) and recurrent cells stay in floats.
- */
+ * Problem: integers pay off in sums of products, and between them; each conversion between integers
+ * and floats costs time and accuracy. Method: products with constant weights (anchors) compute in
+ * integers. Maps, pools and movements do so where their operands come from such nodes, and their
+ * results go to such nodes or are results of the model: nodes between LayerNorm and Softmax stay in
+ * floats. Nothing is rounded between a sum and the nodes that finish it: a bias, then Relu or Clip.
+ * Operand and result of a movement, and all operands of a Concat, share one range, so that it runs
+ * on the integers themselves. Weights are int8, symmetric, a scale for each output channel; a bias
+ * is int32 in the steps of the sums; activations are uint8 with the integer of 0 where calibration
+ * has it. Left undone: products of two activations (attention) and recurrent cells stay in
+ * floats. */
 #include "compile/quantize/quantize_internal.h"
+#include "ir/op_names.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,12 +22,12 @@ enum kind {
     STAYS,  /* in floats */
     ANCHOR, /* sums of products with a constant weight */
     MAP,    /* computes each element from integers, into a range of its own */
-    MOVES,  /* hands integers on */
-    ENDS    /* as a map, where it makes a result of the model */
+    MOVES,  /* passes integers on */
+    ENDS    /* like a map, where it makes a result of the model */
 };
 
 static const struct {
-    enum ul_op op;
+    ul_op_id op;
     enum kind kind;
 } kinds[] = {{UL_OP_Conv, ANCHOR},
              {UL_OP_ConvTranspose, ANCHOR},
@@ -67,8 +67,8 @@ struct chooser {
     struct ul_arena *arena;
     const struct ul_graph *graph;
     struct ul_quantize_choice *choice;
-    enum kind *kinds; /* per node */
-    uint32_t *uses;   /* per value */
+    enum kind *kinds; /* by node */
+    uint32_t *uses;   /* by value */
 };
 
 static bool is_activation(const struct ul_graph *graph, ul_value_id value)
@@ -110,7 +110,7 @@ bool ul_quantize_is_anchor(const struct ul_graph *graph, const struct ul_node *n
             ul_node_get_float(node, "beta", 1) == 1);
 }
 
-/* Padding that integers have: copies, or zeros. */
+/* Whether padding is possible in integers: copies, or zeros. */
 static bool pads_with_zeros(const struct ul_graph *graph, const struct ul_node *node)
 {
     double number = 0;
@@ -137,9 +137,9 @@ static enum kind kind_of(const struct ul_graph *graph, const struct ul_node *nod
     return kind;
 }
 
-/* ---- which nodes ---- */
+/* ---- nodes ---- */
 
-/* Whether all that the node reads comes of integers; what the model is given becomes such. */
+/* Whether all operands of the node come from integers; inputs of the model can become integers. */
 static bool reads_integers(const struct chooser *chooser, const struct ul_node *node)
 {
     const struct ul_graph *graph = chooser->graph;
@@ -200,9 +200,9 @@ static void choose_nodes(struct chooser *chooser)
     }
 }
 
-/* ---- which values ---- */
+/* ---- values ---- */
 
-/* A node that finishes the sums of the one before: no rounding between them. */
+/* Whether the node finishes the sums of the one before, so that nothing is rounded between them. */
 static bool finishes(const struct ul_graph *graph, const struct ul_node *node, enum kind before)
 {
     if (node->op == UL_OP_Relu || node->op == UL_OP_Clip)
@@ -242,7 +242,7 @@ static void choose_values(struct chooser *chooser)
     }
 }
 
-/* ---- which share a range ---- */
+/* ---- shared ranges ---- */
 
 static ul_value_id group_of(const ul_value_id *groups, ul_value_id value)
 {

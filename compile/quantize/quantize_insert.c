@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graph with QuantizeLinear and DequantizeLinear where ul_quantize_choose has chosen. */
+/* Inserts QuantizeLinear and DequantizeLinear where ul_quantize_choose has chosen. */
 #include "compile/quantize/quantize_internal.h"
+#include "ir/op_names.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 enum { WEIGHT_STEPS = 127 };              /* on either side of 0 */
-static const double BIAS_STEPS = 1 << 30; /* so that sums have room beside it */
+static const double BIAS_STEPS = 1 << 30; /* so that sums still have room */
 
 struct inserter {
     struct ul_arena *arena; /* of the graph */
@@ -27,8 +28,8 @@ static ul_value_id add_weight(struct inserter *inserter, const char *name, const
                                ul_tensor_new(inserter->arena, &type, copy));
 }
 
-/* A node of three operands before position `at`; its output has the type. */
-static ul_node_id add_node(struct inserter *inserter, uint32_t at, enum ul_op op, const char *name,
+/* Adds a node of three operands before position `at`, with an output of that type. */
+static ul_node_id add_node(struct inserter *inserter, uint32_t at, ul_op_id op, const char *name,
                            const ul_value_id *operands, const struct ul_type *type)
 {
     struct ul_graph *graph = inserter->graph;
@@ -55,8 +56,8 @@ static uint32_t position_behind(const struct ul_graph *graph, ul_value_id value)
     return 0;
 }
 
-/* Who reads integers reads them, and who reads what such a node makes: nobody keeps the floats as
- * well. What a node in floats makes stays as it is for others of its kind. */
+/* Readers in integers read the integers, and so do readers of results of such nodes: nothing keeps
+ * the floats as well. Readers in floats of a result in floats stay as they are. */
 static void redirect(struct inserter *inserter, ul_value_id value, ul_value_id with,
                      uint32_t known_count)
 {
@@ -104,7 +105,7 @@ static void insert_activation(struct inserter *inserter, ul_value_id value, uint
 
 /* ---- weights ---- */
 
-/* Elements of a channel lie `inner` beside each other, in `outer` places. */
+/* Elements of a channel come in `outer` runs of `inner` each. */
 struct channels {
     uint64_t outer, count, inner;
 };
@@ -135,7 +136,8 @@ static double largest_of(const struct ul_tensor *weight, struct channels channel
     return largest;
 }
 
-/* A step of the channel; a bias that would leave int32 in the steps of the sums widens it. */
+/* The scale of the channel; it is widened for a bias that would leave int32 in units of the
+ * sums. */
 static float choose_scale(double largest, const struct ul_tensor *bias, uint64_t channel,
                           float input_scale)
 {
@@ -158,7 +160,7 @@ static void round_channel(const struct ul_tensor *weight, struct channels channe
     }
 }
 
-/* The operand's place is taken by DequantizeLinear of integers, which lie before all nodes. */
+/* Replaces the operand by a DequantizeLinear of integers, which comes before all nodes. */
 static void replace_operand(struct inserter *inserter, ul_node_id id, uint32_t operand,
                             enum ul_dtype dtype, const void *integers, const float *scales,
                             struct channels channels, int axis)
@@ -180,7 +182,7 @@ static void replace_operand(struct inserter *inserter, ul_node_id id, uint32_t o
     graph->nodes[id].inputs[operand] = graph->nodes[node].outputs[0];
 }
 
-/* The constant bias of an anchor, a number for each channel, that can be added to its sums. */
+/* The constant bias of an anchor, with a number for each channel, that can be added to its sums. */
 static const struct ul_tensor *sum_bias(const struct ul_graph *graph, const struct ul_node *node,
                                         struct channels channels)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which numbers the 256 integers of an activation stand for.
+/* Chooses the numbers for which the 256 integers of an activation stand.
  *
  * minmax      all that were seen.
  * percentile  all but one of 100,000 at either end.
- * entropy     up to the bound at which the distribution of what is kept, in as many steps as the
- *             integers have, tells least apart from the whole one (Migacz, "8-bit inference with
- *             TensorRT", 2017): the Kullback-Leibler divergence, over magnitudes. Zeros, which
- *             every choice represents exactly, count for nothing, and at least KEPT of all others
- *             stay below the bound: of few values any bin would tell as much as the whole.
- * A range has 0 in it: padding and what Relu cuts off must be exact.
- */
+ * entropy     up to the bound at which the distribution of the kept magnitudes, in as many steps
+ *             as there are integers, has the least Kullback-Leibler divergence from the whole
+ *             distribution (Migacz, "8-bit inference with TensorRT", 2017). Zeros, which every
+ *             choice represents exactly, do not count, and at least KEPT of all others stay below
+ *             the bound: with few values a single bin would represent the whole.
+ * A range contains 0: padding and the zeros of Relu must be exact. */
 #include "compile/quantize/quantize_internal.h"
 
 #include <math.h>
@@ -17,10 +16,10 @@
 
 enum { BINS = UL_COUNTS_BINS, HALF = BINS / 2, LEVELS = 256 };
 
-static const double TAIL = 1e-5; /* of percentile, at either end */
-static const double KEPT = 0.99; /* of entropy */
+static const double TAIL = 1e-5; /* for percentile, at either end */
+static const double KEPT = 0.99; /* for entropy */
 
-/* Twice the range in as many bins. */
+/* Doubles the range with the same number of bins. */
 static void widen(struct ul_counts *counts)
 {
     uint64_t wide[BINS] = {0};
@@ -86,7 +85,7 @@ static void cut_tails(const struct ul_counts *counts, double *low, double *high)
     *high = fmin(counts->greatest, edge(counts, last));
 }
 
-/* The divergence of magnitudes from what is left of them in `levels` steps below bin `end`. */
+/* The divergence of the magnitudes from what remains of them in `levels` steps below bin `end`. */
 static double divergence(const double *magnitudes, uint32_t end, uint32_t bin_count,
                          uint32_t levels)
 {
@@ -152,7 +151,7 @@ struct ul_steps ul_counts_choose(const struct ul_counts *counts, enum ul_calibra
     low = fmin(low, 0);
     high = fmax(high, 0);
     float scale = (float)((high - low) / (LEVELS - 1));
-    if (!(scale > 0)) /* nothing but zeros, or next to it */
+    if (!(scale > 0)) /* only zeros, or nearly so */
         return (struct ul_steps){.scale = 1, .zero = 0};
     double zero = rint(-low / (double)scale);
     return (struct ul_steps){.scale = scale, .zero = (uint8_t)fmin(zero, LEVELS - 1)};

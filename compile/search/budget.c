@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans under a budget: the ladder when the plan without one is too large, with the plans of other
- * programs of the model (variants.h), and what stands in the way when nothing fits. */
+/* Plans under a budget: the ladder, when the plan without a budget is too large, with plans of
+ * other programs of the model (variants.h), and the reasons when nothing fits. */
 #include "compile/search/variants.h"
 #include "planner/pack/placement.h"
 
@@ -17,7 +17,7 @@ static bool is_disabled(const struct ul_compile *compile, const char *pass)
     return false;
 }
 
-/* What may be tried, unless the user disabled the pass. */
+/* Tries all rows, unless the user disabled their pass. */
 static enum ul_status try_all(struct ul_variants *variants)
 {
     const struct ul_compile *compile = variants->compile;
@@ -49,7 +49,8 @@ static void report_variants(const struct ul_variants *variants)
     compile->report.variants = rows;
 }
 
-/* Merges the plans of other programs into the ladder; the one that is picked is the compile's. */
+/* Merges the plans of other programs into the ladder; the one that is picked becomes the
+ * compile's. */
 static enum ul_status choose_variant(struct ul_compile *compile,
                                      const struct ul_plan_options *planning,
                                      struct ul_plan_rung *rung)
@@ -76,7 +77,7 @@ static enum ul_status solve(struct ul_compile *compile)
         planning.remat = planning.kept != NULL ? UL_REMAT_KEEP : UL_REMAT_NONE;
     UL_TRY(ul_plan_front(&compile->keep, compile->program->problem, &planning,
                          compile->wants_ladder, &rung, &compile->ladder, &compile->diag));
-    /* What is to be kept is steps of this program. */
+    /* the values to keep are named by steps of this program */
     if (compile->ladder.count > 0 && planning.kept == NULL && planning.pack != UL_PACK_NONE &&
         rung.plan.position_count > 0)
         UL_TRY(choose_variant(compile, &planning, &rung));
@@ -87,8 +88,8 @@ static enum ul_status solve(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* Scratch that lies free goes to steps that have use for it. Without reuse nothing lies free: there
- * they run as in the plan with it, so that the bits are the same. */
+/* Gives free scratch to steps that can use it. Without reuse nothing is free: there they run as in
+ * the plan with reuse, so that the bits are the same. */
 static enum ul_status take_spares(struct ul_compile *compile)
 {
     const struct ul_problem *problem = compile->program->problem;
@@ -117,8 +118,7 @@ static uint64_t launch_count(const struct ul_compile *compile)
     return launches.launch_count;
 }
 
-/* Brings steps together that may share a launch; `teams`: those of kernels that have them as well.
- */
+/* Groups steps that may share a launch; `teams`: also those whose kernels have teams. */
 static enum ul_status gather_kinds(struct ul_compile *compile,
                                    const struct ul_plan_options *planning, bool teams)
 {
@@ -135,7 +135,8 @@ static enum ul_status gather_kinds(struct ul_compile *compile,
                   : UL_OK;
 }
 
-/* Sets what a budget bounds of a plan that had reserved so many bytes before it was rearranged. */
+/* Sets the bytes that a budget bounds, for a plan that had reserved so many bytes before it was
+ * rearranged. */
 static void set_bounded(struct ul_compile *compile, uint64_t reserved_bytes)
 {
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
@@ -147,8 +148,8 @@ static void set_bounded(struct ul_compile *compile, uint64_t reserved_bytes)
         plan->smallest_budget_bytes = plan->bounded_bytes;
 }
 
-/* Brings steps together that may share a launch, unless the user named an order. Where there is no
- * room for all of them, fewer may do. */
+/* Groups steps that may share a launch, unless the user named an order. Where there is no room for
+ * all of them, fewer may be grouped. */
 static enum ul_status gather(struct ul_compile *compile)
 {
     const struct ul_plan_options planning = ul_compile_planning(compile);
@@ -163,7 +164,7 @@ static enum ul_status gather(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* Lets branches run beside each other, unless the user named an order. */
+/* Lets branches run at the same time, unless the user named an order. */
 static enum ul_status stream(struct ul_compile *compile)
 {
     enum { LEAST_PERCENT = 5 };
@@ -205,7 +206,7 @@ static uint32_t count_nodes(const struct ul_graph *graph)
     return count;
 }
 
-/* Builds the program without pass once. `differs`: it is another, else nothing is built. */
+/* Builds the program without pass once. `differs`: it is another program; else nothing is built. */
 static enum ul_status build_without_once(struct ul_compile *compile, bool *differs)
 {
     const uint32_t before = count_nodes(&compile->graph);
@@ -250,7 +251,7 @@ static void restore_solved(struct ul_compile *compile, const struct solved *solv
     compile->report.variants = solved->variants;
 }
 
-/* The compile holds the plan without pass once, which is better than the one with it. */
+/* Whether the plan without pass once, which the compile holds, is better than the one with it. */
 static bool is_better_without(const struct ul_compile *compile, const struct solved *with)
 {
     const struct ul_plan *plan = &compile->plan;
@@ -260,9 +261,9 @@ static bool is_better_without(const struct ul_compile *compile, const struct sol
            plan->reserved_bytes[0] + plan->rows.class_bytes[UL_PLAN_WEIGHTS] / UL_ONCE_PART;
 }
 
-/* Pass once goes by the order of the file, and knows nothing of what a library packs: constants
- * that it computes may take more bytes in a plan than the steps that make them. Without a budget
- * these plans say whether they take hardly more; what does not fit is tried without the pass. */
+/* Pass once follows the order of the file and does not know what a library packs: constants that it
+ * computes may take more bytes in a plan than the steps that make them. Plans without a budget show
+ * whether they take hardly more. What does not fit is tried without the pass. */
 static enum ul_status solve_either(struct ul_compile *compile)
 {
     const struct solved first = keep_solved(compile);
@@ -319,7 +320,7 @@ enum ul_status ul_compile_solve(struct ul_compile *compile)
     return status;
 }
 
-/* ---- What does not fit ---- */
+/* ---- Plans that do not fit ---- */
 
 /* "    12.34 MiB      12939428 bytes  what" */
 static void put_size(struct ul_text *text, uint64_t bytes, const char *what)
@@ -381,7 +382,7 @@ static enum ul_status require_offload(struct ul_compile *compile)
                        ul_size_exact(&compile->keep, reserved - offload->capacity_bytes));
 }
 
-/* What would do beside more budget, where what may leave is bounded. */
+/* Says what would help other than a larger budget, where offloaded values are bounded. */
 static void put_room(struct ul_compile *compile, struct ul_text *text)
 {
     const struct ul_program_offload *offload = &compile->program->options.offload;
@@ -402,7 +403,7 @@ static void put_room(struct ul_compile *compile, struct ul_text *text)
                        (unsigned long long)offload->capacity_bytes);
 }
 
-/* How far it is from fitting, and what is known to work and not to work. */
+/* Says how far the plan is from fitting, and which budgets are known to work or not to work. */
 static void put_shortfall(struct ul_compile *compile, struct ul_text *text, uint64_t needed)
 {
     struct ul_arena *keep = &compile->keep;
@@ -412,7 +413,7 @@ static void put_shortfall(struct ul_compile *compile, struct ul_text *text, uint
                    compile->report.facts.model, ul_size_exact(keep, budget),
                    ul_size_exact(keep, needed), ul_size_exact(keep, needed - budget));
     if (needed != reserved)
-        ul_text_printf(text, "Of these the buffer is %s (--budget-of arena bounds that alone).\n",
+        ul_text_printf(text, "The buffer is %s of these (--budget-of arena bounds only that).\n",
                        ul_size_exact(keep, reserved));
     ul_text_printf(text, "The smallest budget known to work is %s",
                    ul_size_exact(keep, compile->plan.smallest_budget_bytes));
@@ -420,7 +421,7 @@ static void put_shortfall(struct ul_compile *compile, struct ul_text *text, uint
         ul_text_printf(text, "; it is proven that at least %s are needed.",
                        ul_size_exact(keep, floor_bytes));
     } else {
-        /* The report may say of this program that no plan of it is smaller. */
+        /* The report can only say that no plan of this program is smaller. */
         ul_text_put(text, "; whether a smaller one works, with steps split or laid out otherwise, "
                           "is not known");
         if (floor_bytes > 0)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What --checkpoint has a plan keep of the forward pass.
+/* The values of the forward pass that a plan keeps with --checkpoint.
  *
- *      none     everything: nothing is made again
- *      sqrt     the forward pass is cut into about as many parts as each has steps: of n steps,
- *               where the fewest bytes cross near every sqrt(n)-th. What crosses is kept.
- *      blocks   what blocks of the network hand on. A block ends where two ways meet again, in an
- *               Add (a residual) or a Concat of two values of which one lies behind more products
- *               than the other. Where parts alternate (attention, products; attention,
- *               products), what repeats is the block.
- *      products what takes many operations a byte: results of products, convolutions and attention,
- *               sums. Of what is made again, nothing is heavy.
- *      NAME,... these values, as the graph has them behind all passes
+ *      none     everything: nothing is recomputed
+ *      sqrt     the forward pass is cut into about as many parts as each has steps: n steps are cut
+ *               near every sqrt(n)-th, where the fewest bytes cross. Values that cross are kept.
+ *      blocks   results of blocks of the network. A block ends where two paths meet again, in an
+ *               Add (a residual) or a Concat of two values, one after more products than the other.
+ *               Where parts alternate (attention, products; attention, products), the block is the
+ *               part that repeats.
+ *      products results that take many operations a byte: those of products, convolutions,
+ *               attention and sums. Nothing heavy is recomputed.
+ *      NAME,... these values, as the graph has them after all passes
  *
- * A value depends on what is given and on what is trained if it is to count: masks and tables of
- * positions make no ways. The planner is told by steps. Left undone: nested blocks. */
+ * Only a value that depends both on an input and on a parameter counts: masks and tables of
+ * positions make no paths. The planner gets steps to keep. Left undone: nested blocks. */
 #include "compile/compile_internal.h"
 #include "ir/op.h"
 
@@ -27,10 +27,11 @@ struct points {
     const struct ul_program *program;
     const struct ul_problem *problem;
     struct ul_arena *arena;
-    bool *is_forward, *is_kept; /* per step */
+    bool *is_forward, *is_kept; /* by step */
     uint32_t *forward;          /* steps of the forward pass, in file order */
     uint32_t forward_count;
-    /* Per value of the graph: depends on an input; on a parameter; the most products on the way. */
+    /* by value of the graph: depends on an input; on a parameter; the most products on a path to
+     * it */
     bool *is_fed, *is_learned;
     uint32_t *depth;
 };
@@ -64,7 +65,8 @@ static void find_forward(struct points *p)
             p->forward[p->forward_count++] = s;
 }
 
-/* Keeps a value of the problem, whichever steps of the forward pass make it; false: none does. */
+/* Keeps a value of the problem, whichever steps of the forward pass make it; false: none makes
+ * it. */
 static bool keep_place(struct points *p, uint32_t value)
 {
     bool is_made = false;
@@ -76,7 +78,7 @@ static bool keep_place(struct points *p, uint32_t value)
     return is_made;
 }
 
-/* The value of the problem that a value of the graph lies in, or UL_PLAN_NONE. */
+/* The value of the problem that holds a value of the graph, or UL_PLAN_NONE. */
 static uint32_t place_of_value(const struct points *p, ul_value_id value)
 {
     ul_value_id base = p->graph->values[value].view.base;
@@ -85,7 +87,7 @@ static uint32_t place_of_value(const struct points *p, ul_value_id value)
 
 /* ---- sqrt ---- */
 
-/* Per step of the forward pass: bytes made up to it that a later one of them reads. */
+/* For each step of the forward pass: bytes made by then that a later step reads. */
 static uint64_t *crossing_bytes(const struct points *p, const uint32_t *last_read,
                                 const uint32_t *first_write)
 {
@@ -96,7 +98,7 @@ static uint64_t *crossing_bytes(const struct points *p, const uint32_t *last_rea
     return crossing;
 }
 
-/* Of values that move: the first step of the forward pass that writes it, and the last that reads
+/* For values that move: the first step of the forward pass that writes it, and the last that reads
  * it. */
 static void find_spans(const struct points *p, uint32_t *first_write, uint32_t *last_read)
 {
@@ -174,7 +176,7 @@ static void find_ways(struct points *p)
     }
 }
 
-/* A Concat, or a sum: what hands its gradient on to both as it is. */
+/* Whether the node is a Concat or a sum: it passes its gradient on to both unchanged. */
 static bool meets(const struct ul_node *node)
 {
     const struct ul_op_info *row = ul_op_get(node->op);
@@ -184,7 +186,7 @@ static bool meets(const struct ul_node *node)
             strcmp(row->gradients[1], "g") == 0);
 }
 
-/* Whether ways of different lengths meet in the node. */
+/* Whether paths of different lengths meet in the node. */
 static bool joins(const struct points *p, ul_node_id id)
 {
     const struct ul_node *node = &p->graph->nodes[id];
@@ -201,8 +203,8 @@ static bool joins(const struct points *p, ul_node_id id)
     return min < max;
 }
 
-/* The place in the forward pass of the last step that makes what the node does, or what is computed
- * with it in one kernel; UL_PLAN_NONE: none does. */
+/* The index in the forward pass of the last step that computes the node, or another node of its
+ * kernel; UL_PLAN_NONE: there is none. */
 static uint32_t place_of(const struct points *p, ul_node_id id)
 {
     uint32_t value = place_of_value(p, p->graph->nodes[id].outputs[0]);
@@ -217,7 +219,7 @@ static uint32_t place_of(const struct points *p, ul_node_id id)
     return place;
 }
 
-/* What the steps of a part are, as a number. FNV-1a. */
+/* A hash of the steps of a part, by FNV-1a. */
 static uint32_t part_kind(const struct points *p, uint32_t begin, uint32_t end)
 {
     uint32_t hash = 2166136261u;
@@ -227,8 +229,8 @@ static uint32_t part_kind(const struct points *p, uint32_t begin, uint32_t end)
     return hash;
 }
 
-/* After how many parts the same follow again, where neighbours always differ: what holds of the
- * largest share of them. */
+/* After how many parts the same kinds follow again, where neighbours always differ: the period that
+ * holds for most of them. */
 static uint32_t find_period(const uint32_t *kinds, uint32_t count)
 {
     uint32_t best = 1, best_equal = 0, best_pairs = 1;
@@ -247,7 +249,7 @@ static uint32_t find_period(const uint32_t *kinds, uint32_t count)
     return best;
 }
 
-/* All that a step of the forward pass writes, by whichever steps it is made. */
+/* Keeps all that a step of the forward pass writes, whichever steps make it. */
 static void keep_made(struct points *p, uint32_t place)
 {
     const struct ul_plan_alternative *way = cheapest(&p->problem->steps[p->forward[place]]);
@@ -299,8 +301,8 @@ static uint64_t made_bytes(const struct points *p, uint32_t place)
     return bytes;
 }
 
-/* More operations for a byte of what it makes than elementwise nodes and windows of pooling take.
- */
+/* Whether it takes more operations for each byte of its results than elementwise nodes and
+ * pooling. */
 static bool is_heavy(const struct points *p, uint32_t place)
 {
     const uint64_t light_flops = 16;
@@ -316,8 +318,8 @@ static bool has_backward_reader(const struct points *p, uint32_t value)
     return any;
 }
 
-/* What a step makes; or, where the backward pass does not ask for that, what is made of it, if that
- * is no more: of a residual the sum, not what is added. */
+/* Keeps what a step makes. Where the backward pass does not need that, it keeps what is made from
+ * it, if that is no larger: for a residual the sum, not its operands. */
 static void keep_needed(struct points *p, uint32_t place)
 {
     const struct ul_plan_alternative *way = cheapest(&p->problem->steps[p->forward[place]]);
@@ -349,7 +351,7 @@ static void keep_products(struct points *p)
     for (uint32_t i = 0; i < p->forward_count; i++)
         if (is_heavy(p, i))
             keep_needed(p, i);
-    for (uint32_t n = 0; n < block->node_count; n++) { /* few channels make few operations */
+    for (uint32_t n = 0; n < block->node_count; n++) { /* few channels mean few operations */
         const struct ul_node *node = &p->graph->nodes[block->nodes[n]];
         bool multiplies = (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0;
         uint32_t at = multiplies ? place_of(p, block->nodes[n]) : UL_PLAN_NONE;

@@ -2,12 +2,12 @@
 /* Light work inside products that a budget asks for: variants of a program that trains, in which
  * the backward pass computes some light results as it reads them (passes/memory/inside.c).
  *
- * Problem: which of them is a search over programs, and each has to be lowered and planned to be
- * judged. Method: the program with all of them inside tells what each takes more time; those whose
- * kernels would form sums otherwise are left out. The others are put in order by the bytes that
- * need not be kept for the time; the first quarter and all of them are variants, whose plans join
- * the ladder where it is deep: above, what recomputation takes is less. What is tried does not
- * depend on the budget.
+ * Problem: choosing them is a search over programs, and each program has to be lowered and planned
+ * to be judged. Method: the program with all of them inside shows how much more time each takes;
+ * those whose kernels would form sums in another order are left out. The others are sorted by the
+ * bytes saved for their time. The first quarter of them, and all, are variants, whose plans join
+ * the ladder at small budgets; for larger ones recomputation takes less time. What is tried does
+ * not depend on the budget.
  *
  *      bytes a nanosecond:    a 90   b 70   c 20   d 5            a            a, b, c, d */
 #include "codegen/program/whole.h"
@@ -16,29 +16,29 @@
 
 #include <stdlib.h>
 
-enum { PARTS = 4 }; /* the best of so many, then all */
+enum { PARTS = 4 }; /* the best 1/PARTS of them, then all */
 
-/* A light result that could be inside. */
+/* A light result that could be computed inside. */
 struct candidate {
     const char *name;
-    double gain; /* bytes for each nanosecond more */
+    double gain; /* bytes for each additional nanosecond */
     uint32_t index;
 };
 
 struct inside {
     struct ul_variants *variants;
-    struct ul_arena arena; /* of the search, freed behind it */
+    struct ul_arena arena; /* for the search, freed after it */
     struct ul_inside found;
     struct ul_graph graph;      /* with all of them inside */
-    struct ul_program *program; /* of it */
+    struct ul_program *program; /* its program */
     struct ul_whole before, after;
     struct candidate *candidates; /* the best first */
     uint32_t count;
 };
 
-/* ---- What there is ---- */
+/* ---- Candidates ---- */
 
-/* The program with all that was found inside, whatever order it forms its sums in. */
+/* Builds the program with all candidates inside, whatever the order of its sums. */
 static enum ul_status build_all(struct inside *inside)
 {
     struct ul_compile *compile = inside->variants->compile;
@@ -55,7 +55,7 @@ static enum ul_status build_all(struct inside *inside)
     return UL_OK;
 }
 
-/* What the readers take more time; false: one of them would form its sums otherwise. */
+/* How much more time the readers take; false: one of them would form its sums in another order. */
 static bool find_cost(const struct inside *inside, const struct ul_inside_site *site,
                       uint64_t *cost)
 {
@@ -106,7 +106,7 @@ static enum ul_status find_candidates(struct inside *inside)
 
 /* ---- Variants ---- */
 
-/* The best so many of them. */
+/* Tries the `count` best. */
 static enum ul_status try_best(struct inside *inside, uint32_t count)
 {
     struct ul_variants *variants = inside->variants;

@@ -2,35 +2,35 @@
 /* Layouts that a budget asks for: variants of the program in which some regions keep the layout of
  * the model.
  *
- * Problem: what convolutions read and write lies channels-last (passes/memory/layout.c), which
- * suits the library. A budget has calls of it given up for kernels of ours, which may be faster
- * row-major, and what a convolution hands to the model is copied, which another layout spares. A
- * region has one layout, and a program is lowered for all of them at once: so a layout is a choice
- * of programs. Method: the program with all regions row-major is one variant. Its plan and that of
- * the program itself are tried with ever fewer optional values, by the bytes of a process. Of a
- * plan of the one, and the plan of the other that is as small, the costs of steps are shared out
- * among the regions that they touch; the regions that cost less row-major make a variant, and its
- * own plans tell what that really saves:
+ * Problem: operands and results of convolutions are channels-last (passes/memory/layout.c), which
+ * suits the library. Under a budget, kernels of ours replace some of its calls, and they may be
+ * faster row-major; and results of convolutions are copied for the rest of the model, which another
+ * layout avoids. A region has one layout, and a program is lowered for all regions at once, so
+ * choosing a layout is choosing a program. Method: the program with all regions row-major is one
+ * variant. Its plan and that of the program itself are tried with ever fewer optional values, by
+ * the bytes of a process. For a plan of one and a plan of the other of the same size, the costs of
+ * steps are divided among the regions that they touch. The regions that cost less row-major make a
+ * variant, and its own plans show what that really saves:
  *
  *      plan:            conv1 library    conv2 ours    conv3 ours
  *      regions:       a                b             c            d     c, d row-major
  *
- * Variants in pieces are then tried in the layout of the last. What is tried is the same whatever a
- * budget bounds. */
+ * Variants in pieces are then tried in the layout of the last variant. What is tried does not
+ * depend on the memory that a budget bounds. */
 #include "compile/search/variants.h"
 
 enum {
-    MAX_MIXED = 3,       /* plans that are looked at for regions */
+    MAX_MIXED = 3,       /* plans that are compared for regions */
     MAX_PIECES = 3,      /* variants in pieces that are tried in another layout */
-    MAX_STEP_REGIONS = 4 /* of one step; further ones have no share in its cost */
+    MAX_STEP_REGIONS = 4 /* regions of one step; further ones get no share of its cost */
 };
 
 struct layouts {
     struct ul_variants *variants;
-    struct ul_layout_regions regions; /* names NULL: no choice */
+    struct ul_layout_regions regions; /* names NULL: there is no choice */
     struct ul_texts all;              /* their names */
-    struct ul_texts last;             /* what was row-major in the variant tried last */
-    uint32_t plain;                   /* the variant with all of them row-major */
+    struct ul_texts last;             /* the row-major regions of the variant tried last */
+    uint32_t plain;                   /* the variant with all regions row-major */
 };
 
 /* ---- Costs by region ---- */
@@ -50,7 +50,8 @@ static void touch(struct touched *step, uint32_t region)
         step->regions[step->count++] = region;
 }
 
-/* Per node the step that it is of, or UL_NONE: that of the last node of its group. */
+/* For each node the step that it belongs to, or UL_NONE; that is the step of the last node of its
+ * group. */
 static uint32_t *steps_of_nodes(struct ul_arena *arena, const struct ul_program *program)
 {
     const struct ul_graph *graph = program->graph;
@@ -75,8 +76,8 @@ static uint32_t *steps_of_nodes(struct ul_arena *arena, const struct ul_program 
     return steps;
 }
 
-/* Per step the regions of what its nodes read and write; what a pass behind the layouts has added
- * is of none. */
+/* For each step the regions that its nodes read and write; values that a later pass has added
+ * belong to none. */
 static struct touched *touched_by_steps(struct ul_arena *arena, const struct layouts *layouts,
                                         const struct ul_program *program)
 {
@@ -97,7 +98,7 @@ static struct touched *touched_by_steps(struct ul_arena *arena, const struct lay
     return touched;
 }
 
-/* Per region its share in the cost of the plan. */
+/* For each region its share of the plan's cost. */
 static uint64_t *share_costs(struct ul_arena *arena, const struct layouts *layouts,
                              const struct ul_program *program, const struct ul_plan *plan)
 {
@@ -117,7 +118,7 @@ static uint64_t *share_costs(struct ul_arena *arena, const struct layouts *layou
 
 /* ---- Variants ---- */
 
-/* The cheapest plan of the ladder that takes no more than another's, or its smallest. */
+/* The cheapest plan of the ladder that takes no more than another plan, or its smallest. */
 static const struct ul_plan_rung *rung_like(const struct ul_plan_ladder *ladder,
                                             const struct ul_plan_rung *rung)
 {
@@ -139,7 +140,7 @@ static enum ul_status try_layout(struct ul_variants *variants, const struct ul_t
     return variants->count > before ? ul_variants_merge(variants, before) : UL_OK;
 }
 
-/* The plan of a variant with ever fewer optional values, by the bytes of its process. */
+/* Plans a variant with ever fewer optional values, by the bytes of its process. */
 static enum ul_status spread(const struct ul_variants *variants, uint32_t index,
                              struct ul_plan_ladder *ladder)
 {
@@ -154,7 +155,7 @@ static enum ul_status spread(const struct ul_variants *variants, uint32_t index,
                             &compile->diag);
 }
 
-/* The regions that cost less in the plan of the program with all of them row-major. */
+/* Tries the regions that cost less in the plan of the program with all regions row-major. */
 static enum ul_status try_mixed(struct layouts *layouts, const struct ul_plan_rung *own,
                                 const struct ul_plan_rung *plain)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Splits that a budget asks for: variants of the program with chains computed in pieces.
  *
- * Problem: which chains to split, where and how often, is a search over programs, and each has to
- * be lowered and planned to be judged. Method: targets for the live sum, from that of the program
- * down. For each, passes/memory/split_search.c finds splits that keep it; that program is built,
- * and planned without a budget. Where a target cannot be kept, others above it are tried by
- * halving.
+ * Problem: choosing which chains to split, where and how often, is a search over programs, and each
+ * program has to be lowered and planned to be judged. Method: there are targets for the live sum,
+ * from that of the program down. For each, passes/memory/split_search.c finds splits that keep it;
+ * that program is built, and planned without a budget. Where a target cannot be kept, others above
+ * it are tried by halving.
  *
  *      1.0 * live: no split      0.9: A      0.8: A, B      0.7: none      0.75: A, C */
 #include "codegen/program/whole.h"
@@ -33,7 +33,7 @@ static bool may_split(void *context, const struct ul_graph *graph, ul_node_id fi
     return sure;
 }
 
-/* What the kernels cost, and what they may take over. */
+/* What the kernels cost, and which nodes they may take over. */
 static struct ul_split_facts *kernel_facts(struct ul_compile *compile)
 {
     const struct ul_program *program = compile->program;
@@ -64,7 +64,7 @@ static struct ul_split_facts *kernel_facts(struct ul_compile *compile)
     return facts;
 }
 
-/* Ranks what has no step: views, behind the last of their inputs. */
+/* Ranks nodes without a step, which are views, after the last of their inputs. */
 static void rank_others(const struct ul_graph *graph, const struct ul_block *block, uint32_t *ranks)
 {
     for (uint32_t n = 0; n < block->node_count; n++) {
@@ -82,8 +82,8 @@ static void rank_others(const struct ul_graph *graph, const struct ul_block *blo
     }
 }
 
-/* Per node of the roots: when its step runs, from 1 on; of what has no step, when the last of
- * its inputs is there, and then behind it. Twice the position, so that there is room between. */
+/* For each node of the roots, when its step runs, from 1 on; a node without a step comes right
+ * after the last of its inputs. Positions are doubled, so that there is room between them. */
 static uint32_t *ranks_of(struct ul_variants *variants, const struct ul_graph *graph)
 {
     struct ul_compile *compile = variants->compile;
@@ -122,7 +122,7 @@ static void sort_nodes(struct ul_arena *arena, struct ul_block *block, const uin
         block->nodes[n] = nodes[n];
 }
 
-/* The graph in the order of the plan: what the live sums are that splits have to lower. */
+/* The graph in the order of the plan, which gives the live sums that splits have to lower. */
 static struct ul_graph *planned_graph(struct ul_variants *variants)
 {
     struct ul_compile *compile = variants->compile;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may be tried to make a plan smaller, one row each: other programs of the model, which a
- * budget chooses among (variants.h), and other options, whose plans advice compares (trial.c).
- * Left undone: changes of the model itself, and those that need a number from the user (fewer
- * layers, shorter inputs). What the user lists with --sweep is tried by the same edits. */
+/* What may be tried to make a plan smaller, one row for each: other programs of the model, among
+ * which a budget chooses (variants.h), and other options, whose plans advice compares (trial.c).
+ * Values that the user lists with --sweep are tried by the same edits. Left undone: changes of the
+ * model itself, and those that need a number from the user (fewer layers, shorter inputs). */
 #include "compile/search/variants.h"
 #include "ir/op.h"
 
@@ -19,7 +19,7 @@ static const struct ul_option *option_of(const char *name)
 
 /* ---- Programs ---- */
 
-/* The caller named neither splits nor light work inside. */
+/* Whether the caller named neither splits nor light work inside. */
 static bool is_open(const struct ul_compile *compile)
 {
     return compile->options.splits.count == 0 && compile->options.inside.count == 0;
@@ -30,7 +30,7 @@ static bool is_open_trainer(const struct ul_compile *compile)
     return compile->options.train && is_open(compile);
 }
 
-/* Other layouts round otherwise, which a program that trains must not. */
+/* Other layouts round differently, which a program that trains must not. */
 static bool has_layouts(const struct ul_compile *compile)
 {
     return !compile->options.train && compile->options.row_major.count == 0 &&
@@ -40,8 +40,8 @@ static bool has_layouts(const struct ul_compile *compile)
 
 /* ---- Options of any program ---- */
 
-/* Half the batch: the first dimension of the first input, where that has a name and a size. What it
- * is then, and results with it, nobody knows. */
+/* Half the batch: the first dimension of the first input, where that has a name and a size. The
+ * meaning of that dimension, and so of the results, is not known. */
 static bool halve_batch(const struct ul_compile *compile, const struct ul_option *option,
                         uint32_t index, struct ul_arena *arena, struct ul_option_edits *edits)
 {
@@ -70,9 +70,9 @@ static bool is_f32(const struct ul_compile *compile)
     return compile->asked.precision == UL_PRECISION_F32;
 }
 
-/* Weights that a microcontroller reads where they are stored are offered where the buffer counts,
- * or where a whole process does not fit: what has no room for it may have that for its caller. A
- * whole process reads them in either case and gets no smaller. */
+/* Whether to offer weights that a microcontroller reads in place: where the buffer counts, or where
+ * a whole process does not fit, since a part of a caller's process may have room for it. A whole
+ * process reads the weights in either case, and gets no smaller. */
 static bool has_flash(const struct ul_compile *compile)
 {
     const struct ul_target *target = compile->program->options.target;
@@ -87,7 +87,7 @@ static bool has_winograd(const struct ul_compile *compile)
     return !compile->asked.train && ul_program_has_winograd(compile->program);
 }
 
-/* Constant matrices in f32 that products multiply by, and the bytes of all. */
+/* Counts constant f32 matrices that are factors of products, and their bytes. */
 static uint32_t count_matrices(const struct ul_graph *graph, uint64_t *bytes)
 {
     uint32_t count = 0;
@@ -106,8 +106,9 @@ static uint32_t count_matrices(const struct ul_graph *graph, uint64_t *bytes)
     return count;
 }
 
-/* Fewer bits for weights of products: where there is more than the first and the last, which stay,
- * and enough of it. Each is the work of a whole search for scales. */
+/* Whether fewer bits for weights of products are worth a try: there are more matrices than the
+ * first and the last, which stay, and they are large enough. Each try is a whole search for
+ * scales. */
 static bool has_matrices(const struct ul_compile *compile)
 {
     enum { LEAST_COUNT = 3, LEAST_BYTES = 1 << 20 };
@@ -117,8 +118,8 @@ static bool has_matrices(const struct ul_compile *compile)
     return !trains_all && count >= LEAST_COUNT && bytes >= LEAST_BYTES;
 }
 
-/* The name of an output that was made before the peak and waits for the end; NULL: there are not so
- * many. */
+/* The name of an output that is made before the peak and kept to the end; NULL: there are no
+ * more. */
 static const char *waiting_output(const struct ul_compile *compile, uint32_t index)
 {
     const struct ul_plan *plan = &compile->plan;
@@ -132,7 +133,7 @@ static const char *waiting_output(const struct ul_compile *compile, uint32_t ind
     return NULL;
 }
 
-/* The model without such an output. */
+/* Leaves out such an output. */
 static bool leave_output(const struct ul_compile *compile, const struct ul_option *option,
                          uint32_t index, struct ul_arena *arena, struct ul_option_edits *edits)
 {
@@ -150,7 +151,7 @@ static bool leave_output(const struct ul_compile *compile, const struct ul_optio
 
 /* ---- Options of training ---- */
 
-/* Twice and four times as many. */
+/* Twice and four times as many micro-batches. */
 static bool cut_step(const struct ul_compile *compile, const struct ul_option *option,
                      uint32_t index, struct ul_arena *arena, struct ul_option_edits *edits)
 {
@@ -195,23 +196,23 @@ static bool keeps_gradients(const struct ul_compile *compile)
 /* ---- The table ---- */
 
 const struct ul_try ul_tries[] = {
-    /* Programs that a budget chooses among. */
+    /* programs among which a budget chooses */
     {"split", "split", .applies = is_open, .vary = ul_variants_try_splits},
     {"inside", "inside", .applies = is_open_trainer, .vary = ul_variants_try_inside},
     {"layout", "row-major", .applies = has_layouts, .vary = ul_variants_try_layouts},
-    /* What the planner and the passes do unless told otherwise. */
+    /* what the planner and the passes do by default */
     {"reorder", "order", "file", UL_BITS_KEPT, .when = UL_TRY_APPLIED},
     {"reuse", "pack", "none", UL_BITS_KEPT, .when = UL_TRY_APPLIED},
     {"views", "no-pass", "views", UL_BITS_KEPT, .when = UL_TRY_APPLIED},
     {"fuse", "no-pass", "fuse", UL_BITS_KEPT_IN_F32, .when = UL_TRY_APPLIED},
-    /* What the user has switched off. */
+    /* what the user has switched off */
     {"reorder", "order", NULL, UL_BITS_KEPT, .when = UL_TRY_GIVEN},
     {"reuse", "pack", NULL, UL_BITS_KEPT, .when = UL_TRY_GIVEN},
     {"recompute", "remat", NULL, UL_BITS_KEPT, .when = UL_TRY_GIVEN},
     {"fuse", "no-pass", NULL, UL_BITS_KEPT, .when = UL_TRY_GIVEN},
     {"in-place", "keep-inputs", NULL, UL_BITS_KEPT, .when = UL_TRY_GIVEN},
     {"recompute", "checkpoint", NULL, UL_BITS_KEPT, .when = UL_TRY_GIVEN},
-    /* These change the results, or what the caller has to do. */
+    /* these change the results, or what the caller has to do */
     {"batch", "dim", .edit = halve_batch},
     {"precision", "precision", "bf16", .applies = is_f32},
     {"weights", "weights", "rom", UL_BITS_KEPT, .applies = has_flash},

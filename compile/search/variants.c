@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Variants of a program, and the ladders of all of them as one.
  *
- * Problem: how a graph is laid out, which of its chains are split and what products compute for
- * themselves is a search over programs, and each has to be lowered and planned to be judged.
- * Method: splits.c, layouts.c and inside.c say what to try;
- * the plans of all are merged into the ladder, and those at the front give their own rungs with
- * recomputation as well. */
+ * Problem: choosing the layout of a graph, the chains to split and the work inside products is a
+ * search over programs, and each program has to be lowered and planned to be judged. Method:
+ * splits.c, layouts.c and inside.c say what to try. The plans of all variants are merged into the
+ * ladder, and variants at the front also add rungs with recomputation. */
 #include "compile/search/variants.h"
 #include "planner/model/optional.h"
 
 #include <string.h>
 
 enum {
-    MAX_LADDERS = 4,        /* variants that are also searched for recomputations */
-    MAX_STEPS = 100 * 1000, /* of all variants together */
-    WORK_SHARE = 8          /* there are many: each is searched for so much less */
+    MAX_LADDERS = 4,        /* variants that are also searched with recomputation */
+    MAX_STEPS = 100 * 1000, /* in all variants together */
+    WORK_SHARE = 8          /* with many variants, each search gets this much less */
 };
 
-/* Hands what is left of a time limit to the next part of the search; false: nothing is. */
+/* Leaves what remains of a time limit for the next part of the search; false: nothing remains. */
 bool ul_variants_have_time(struct ul_variants *variants)
 {
     if (variants->effort.deadline_seconds <= 0)
@@ -42,8 +41,8 @@ static bool is_better(const struct ul_variant *a, const struct ul_variant *b)
 
 /* ---- One variant ---- */
 
-/* The alternative of a step that takes the minimum of scratch, the first of those that read the
- * optional values that the first does. */
+/* The alternative of a step with the least scratch, the first of those that read the same optional
+ * values as the first. */
 static uint32_t leanest_of(const struct ul_problem *problem, const struct ul_plan_step *step)
 {
     uint32_t leanest = 0;
@@ -56,19 +55,19 @@ static uint32_t leanest_of(const struct ul_problem *problem, const struct ul_pla
     return leanest;
 }
 
-/* What the planner is asked of a variant's plan without a budget. */
+/* The planner's options for a variant's plan without a budget. */
 static struct ul_plan_options plan_options(const struct ul_variants *variants,
                                            const struct ul_problem *problem)
 {
     enum { WORK_PER_STEP = 512 };
     struct ul_plan_options planning = variants->planning;
-    if (planning.order == UL_ORDER_BEST) /* one that is named has to find something */
+    if (planning.order == UL_ORDER_BEST) /* a method that is named has to find something */
         planning.work_limit =
             UL_WORK_ORDER / WORK_SHARE + WORK_PER_STEP * (uint64_t)problem->step_count;
     return planning;
 }
 
-/* What splits can reach is seen where scratch does not hide it. */
+/* Shows what splits can reach where scratch does not hide it. */
 static enum ul_status plan_lean(struct ul_variants *variants, struct ul_arena *arena,
                                 struct ul_variant *variant, struct ul_diag *diag)
 {
@@ -92,7 +91,7 @@ static enum ul_status plan_lean(struct ul_variants *variants, struct ul_arena *a
         at->alternative =
             leanest_of(variant->program->problem, &variant->program->problem->steps[at->step]);
     }
-    /* Bounds are those of all that steps may do. */
+    /* Bounds are those of all alternatives of steps. */
     variant->lean.lower_bound_bytes = variant->plan.lower_bound_bytes;
     uint64_t orders = variant->plan.orders_lower_bound_bytes;
     uint64_t own = variant->lean.order_lower_bound_bytes;
@@ -109,7 +108,7 @@ static bool is_same(const struct ul_texts *a, const struct ul_texts *b)
     return same;
 }
 
-/* The variant of these texts, or UL_NONE. */
+/* The variant with these texts, or UL_NONE. */
 static uint32_t find(const struct ul_variants *variants, const struct ul_variation *wanted)
 {
     for (uint32_t i = 0; i < variants->count; i++) {
@@ -122,7 +121,7 @@ static uint32_t find(const struct ul_variants *variants, const struct ul_variati
     return UL_NONE;
 }
 
-/* That with the same layout, whole and with nothing inside. */
+/* The variant with the same layout, not split and with nothing inside. */
 static uint32_t find_whole(const struct ul_variants *variants, const struct ul_variation *variation)
 {
     const struct ul_variation whole = {.row_major = variation->row_major};
@@ -188,7 +187,7 @@ enum ul_status ul_variants_try(struct ul_variants *variants, const struct ul_var
 
 /* ---- One ladder ---- */
 
-/* No other variant is as small and as cheap. */
+/* Whether no other variant is as small and as cheap. */
 static bool is_in_front(const struct ul_variants *variants, uint32_t index)
 {
     const struct ul_variant *variant = &variants->items[index];
@@ -204,8 +203,8 @@ static bool is_in_front(const struct ul_variants *variants, uint32_t index)
     return true;
 }
 
-/* A plan, and the same order with fewer optional values. The variants' arenas end before the ladder
- * does: what it holds is the compile's own. */
+/* Merges a plan, and the same order with fewer optional values. The variants' arenas end before the
+ * ladder does, so what the ladder holds belongs to the compile. */
 static enum ul_status merge_plan(struct ul_variants *variants, uint32_t index,
                                  const struct ul_plan *plan)
 {
@@ -222,7 +221,7 @@ static enum ul_status merge_plan(struct ul_variants *variants, uint32_t index,
     return UL_OK;
 }
 
-/* What the process of a variant takes, as far as a ladder of its plans goes by that. */
+/* Counts the process of a variant, as far as a ladder of its plans depends on it. */
 static void count_variant(struct ul_variants *variants, uint32_t index)
 {
     const struct ul_program *program = variants->items[index].program;
@@ -232,8 +231,8 @@ static void count_variant(struct ul_variants *variants, uint32_t index)
     variants->planning.beside = ul_compile_beside(variants->compile, program);
 }
 
-/* Whether a method of recomputation that was named has a use for the variant: no other may take its
- * place, and the plans say that it was asked. */
+/* Whether a method of recomputation that was named can be used for the variant: no other may
+ * replace it, and the plans record that it was asked for. */
 static bool is_served(struct ul_variants *variants, struct ul_variant *variant)
 {
     struct ul_arena *keep = &variants->compile->keep;
@@ -251,8 +250,8 @@ static enum ul_status merge_plans(struct ul_variants *variants, uint32_t index)
     return merge_plan(variants, index, &variants->items[index].lean);
 }
 
-/* Below how many bytes plans of a variant with light work inside may be of use: where there is more
- * room, recomputation takes less time. The ends of the ladder are those of every budget. */
+/* The bytes below which plans of a variant with light work inside may be useful: with more room,
+ * recomputation takes less time. The ends of the ladder are the same for every budget. */
 static uint64_t deep_bytes(const struct ul_plan_ladder *ladder)
 {
     enum { DEEP = 8 };
@@ -262,7 +261,7 @@ static uint64_t deep_bytes(const struct ul_plan_ladder *ladder)
     return last + (first - last) / DEEP;
 }
 
-/* With recomputations. */
+/* Merges plans with recomputations. */
 static enum ul_status merge_ladder(struct ul_variants *variants, uint32_t index)
 {
     struct ul_compile *compile = variants->compile;
@@ -339,8 +338,8 @@ enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile
     return plan_lean(variants, &compile->keep, &variants->items[0], &compile->diag);
 }
 
-/* The program that was built first keeps its graph, which others were compared with: the compile's
- * is about to hold another. */
+/* Keeps the graph of the first program, with which others were compared: the compile is about to
+ * hold another. */
 static void set_aside(struct ul_compile *compile)
 {
     struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
@@ -357,8 +356,8 @@ static void keep_memory(struct ul_compile *compile, struct ul_variant *variant)
     variant->is_adopted = true;
 }
 
-/* Runs the passes that made the variant again on the compile's graph, which prints what
- * --print-after asks for: of all that is tried, nothing else is printed. */
+/* Runs the variant's passes again on the compile's graph, for the output of --print-after: nothing
+ * else that is tried is printed. */
 static enum ul_status print_passes(struct ul_compile *compile, const struct ul_variation *variation)
 {
     const struct ul_graph *first = compile->program->graph;
@@ -382,7 +381,7 @@ enum ul_status ul_variants_adopt(struct ul_variants *variants, uint32_t index)
         return UL_OK;
     uint32_t whole = find_whole(variants, &variant->variation);
     keep_memory(compile, variant);
-    if (whole != 0 && whole != UL_NONE) /* pieces are of its calls */
+    if (whole != 0 && whole != UL_NONE) /* the program in pieces has the same calls */
         keep_memory(compile, &variants->items[whole]);
     set_aside(compile);
     UL_TRY(print_passes(compile, &variant->variation));

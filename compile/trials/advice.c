@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What makes a plan smaller, and what its own choices make it smaller by.
+/* Finds what makes a plan smaller, and how much its own choices save.
  *
- * Problem: what one change saves is not what it takes away at the peak, since the next peak is then
- * the largest. Method: each change is planned, by a compile of its own with other options; so are
- * the first two and three of those that save most, together. What a budget gives (steps again,
- * pieces, other layouts, light work inside) is read off the ladder of the plan. What is tried is
- * rows of tries.c. */
+ * Problem: a change saves less than it removes at the peak, since another peak is then the largest.
+ * Method: each change is planned, by a compile of its own with other options; so are the best two
+ * and the best three together. What a budget gives (recomputation, pieces, other layouts, light
+ * work inside) is on the ladder of the plan. The rows of tries.c say what is tried. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
@@ -19,11 +18,10 @@ struct advice {
     uint64_t cost, sample_count; /* of a step of the plan */
     uint32_t count;
     struct ul_trial trials[UL_REPORT_CHANGES];
-    struct ul_saved_remedy
-        remedies[UL_REPORT_CHANGES]; /* what each is called, and what came of it */
+    struct ul_saved_remedy remedies[UL_REPORT_CHANGES]; /* the name and the result of each */
 };
 
-/* Else it bounds the process. */
+/* Otherwise the budget bounds the process. */
 static bool bounds_buffer(const struct advice *advice)
 {
     return advice->compile->options.budget_of == UL_BUDGET_ARENA;
@@ -75,22 +73,24 @@ static void offer_all(struct advice *advice)
 
 /* ---- Planning them ---- */
 
-/* Whether what a budget bounds is alike: a caller's process has much less in it than the program's
- * own. */
+/* Whether a budget bounds the same memory in both: a caller's process has much less in it than the
+ * program's own. */
 static bool is_alike(const struct advice *advice, const struct ul_saved_remedy *remedy)
 {
     return bounds_buffer(advice) ||
            strcmp(remedy->process_of, advice->compile->report.facts.process_of) == 0;
 }
 
-/* Bytes that are compared: those that a budget bounds, of what is not alike the buffer. */
+/* The bytes to compare: those that a budget bounds; where it does not bound the same, the
+ * buffer's. */
 static uint64_t bytes_of(const struct advice *advice, const struct ul_saved_remedy *remedy,
                          uint64_t reserved, uint64_t process)
 {
     return bounds_buffer(advice) || !is_alike(advice, remedy) ? reserved : process;
 }
 
-/* What it saves of the plan's bytes, and takes more of its time for as many samples. */
+/* Sets what the remedy saves of the plan's bytes, and how much more time it takes for the same
+ * number of samples. */
 static void compare(const struct advice *advice, struct ul_saved_remedy *remedy,
                     uint64_t sample_count)
 {
@@ -122,7 +122,7 @@ static void plan_from(struct advice *advice, uint32_t first, const char *model_p
     }
 }
 
-/* The options that save most, together: the first two, and three. */
+/* Joins the options that save most: the first two, and the first three. */
 static void join_best(struct advice *advice)
 {
     uint32_t best[MAX_JOINED], count = 0, own = advice->count;
@@ -158,7 +158,7 @@ static void join_best(struct advice *advice)
     }
 }
 
-/* ---- What budgets give ---- */
+/* ---- Remedies by a budget ---- */
 
 static const char *kind_of(const struct ul_compile *compile, const struct ul_plan_rung *rung)
 {
@@ -172,8 +172,9 @@ static const char *kind_of(const struct ul_compile *compile, const struct ul_pla
                                                  : "implementation";
 }
 
-/* Whether the rung runs each step of the same program the way the plan does: then its bits are the
- * same. Training's are under every budget; of another program nothing is known here. */
+/* Whether the rung runs each step of the same program as the plan does, so that its bits are the
+ * same. Those of training are the same under every budget; nothing is known here of another
+ * program. */
 static bool keeps_bits(struct ul_compile *compile, const struct ul_plan_rung *rung)
 {
     uint32_t step_count = compile->program->problem->step_count;
@@ -210,13 +211,13 @@ static struct ul_saved_remedy rung_remedy(const struct advice *advice, uint32_t 
     remedy.change =
         ul_arena_printf(&compile->keep, "--budget %llu%s", (unsigned long long)budget,
                         compile->options.budget_of == UL_BUDGET_ARENA ? " --budget-of arena" : "");
-    /* Each of a step's runs takes so much more. */
+    /* each run of a step takes that much more */
     remedy.cost = advice->cost + (rung->plan.cost - compile->plan.cost) * parts;
     compare(advice, &remedy, 0);
     return remedy;
 }
 
-/* Whether the plan costs as much as the rung, or more: then it is no step further down. */
+/* Whether the plan costs at least as much as the rung: then the rung is no step further down. */
 static bool is_below(const struct advice *advice, uint32_t index)
 {
     const struct ul_plan *plan = &advice->compile->plan;
@@ -224,8 +225,8 @@ static bool is_below(const struct advice *advice, uint32_t index)
     return rung->cost > plan->cost;
 }
 
-/* Of the ladder: what saves most for its time, the first that saves half of what the last does, and
- * the last. */
+/* Chooses from the ladder: the rung that saves most for its time, the first that saves half as much
+ * as the last, and the last. */
 static uint32_t choose_rungs(const struct advice *advice, struct ul_saved_remedy *chosen)
 {
     const struct ul_plan_ladder *ladder = &advice->compile->ladder;
@@ -261,8 +262,8 @@ static uint32_t choose_rungs(const struct advice *advice, struct ul_saved_remedy
 
 /* ---- Ranking ---- */
 
-/* Whether `a` comes first: what makes the plan fit, then what is not yet in it, then what takes no
- * time, then by bytes for time. */
+/* Whether `a` comes first: what makes the plan fit; then what it does not have yet; then what takes
+ * no time; then more bytes for the time. */
 static bool comes_first(const struct advice *advice, const struct ul_saved_remedy *a,
                         const struct ul_saved_remedy *b)
 {
@@ -273,7 +274,7 @@ static bool comes_first(const struct advice *advice, const struct ul_saved_remed
         return a->fits;
     if (!plan_fits && a->fits && a->extra_cost != b->extra_cost)
         return a->extra_cost < b->extra_cost;
-    if (is_alike(advice, a) != is_alike(advice, b)) /* their bytes are not */
+    if (is_alike(advice, a) != is_alike(advice, b)) /* their bytes cannot be compared */
         return is_alike(advice, a);
     if ((a->extra_cost <= 0) != (b->extra_cost <= 0))
         return a->extra_cost <= 0;
@@ -295,8 +296,8 @@ static void insert(const struct advice *advice, struct ul_saved *result,
 }
 
 /* A remedy has to save more than a thousandth of the plan's bytes, or to make the plan fit. One
- * that the plan already has must save them against the plan without it. One whose bytes are not
- * alike can only make the plan fit. */
+ * that the plan already has must save that against the plan without it. One whose bytes cannot be
+ * compared can only make the plan fit. */
 static bool is_worth(const struct advice *advice, const struct ul_saved_remedy *remedy)
 {
     int64_t own = (int64_t)bytes_of(advice, remedy, advice->compile->plan.reserved_bytes[0],
@@ -306,7 +307,7 @@ static bool is_worth(const struct advice *advice, const struct ul_saved_remedy *
     return closes || (is_alike(advice, remedy) && saved > own / 1000);
 }
 
-/* Whether several together bring no more than one of them does alone. */
+/* Whether several changes together save no more than one of them alone. */
 static bool is_idle(const struct advice *advice, uint32_t index)
 {
     const struct ul_saved_remedy *joined = &advice->remedies[index];

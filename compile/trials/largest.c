@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The largest batch, or size of a named dimension, that fits a budget: --max-batch, --max-dim.
  *
- * Problem: what a plan needs grows with a size, but nothing proves that it always does, and a
- * budget leaves it open what is recomputed. Method: sizes are really planned, each by a compile of
- * its own: 1, 2, 4 and so on until one does not fit, then halves between the last that fits and
- * the first that does not, until these are neighbours. The batch is the first dimension of the
- * model's first input; where the model is trained, of all its inputs. A named dimension may have
- * sizes that the model does not take: none below the first that it does are tried, and one above a
- * size that fits ends the search as one that does not fit does. Left undone: larger sizes behind
- * one that does not fit. */
+ * Problem: the bytes of a plan grow with the size, but nothing proves that they always do, and
+ * under a budget the recomputations are open. Method: sizes are really planned, each by a compile
+ * of its own: 1, 2, 4 and so on until one does not fit, then by bisection until the last that fits
+ * and the first that does not are neighbours. The batch is the first dimension of the model's first
+ * input; where the model is trained, of all its inputs. A named dimension may have sizes that the
+ * model does not take: the search begins with the first size that it takes, and one above a size
+ * that fits ends the search like one that does not fit. Left undone: larger sizes after one that
+ * does not fit. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
@@ -18,17 +18,18 @@
 struct search {
     struct ul_compile *compile;
     const char *path;
-    const char *option;      /* that asks: "--max-batch" */
-    const char *dim;         /* whose size is looked for; NULL: the batch's */
+    const char *option;      /* the option that asks: "--max-batch" */
+    const char *dim;         /* the dimension whose size is searched; NULL: the batch */
     struct ul_texts symbols; /* dimensions of that size */
-    struct ul_pairs shapes; /* inputs whose first dimension is, and has no name: behind it ",3,8" */
-    struct ul_saved_search result; /* what was tried so far */
+    /* inputs whose first dimension has that size and no name: the rest, ",3,8" */
+    struct ul_pairs shapes;
+    struct ul_saved_search result; /* the sizes tried so far */
     uint32_t tried_capacity;
-    int64_t refused; /* which the model does not take, or 0 */
-    int64_t unit;    /* what it is a multiple of: the number of micro-batches, or what is said */
+    int64_t refused; /* a size that the model does not take, or 0 */
+    int64_t unit;    /* sizes are multiples of it: the number of micro-batches, or a given number */
 };
 
-/* ---- Where the batch stands ---- */
+/* ---- The batch's dimensions ---- */
 
 static bool says_dim(const struct ul_compile_options *options, const char *symbol)
 {
@@ -47,8 +48,7 @@ static const struct ul_named_size *find_shape(const struct ul_compile_options *o
     return NULL;
 }
 
-/* The shape of an input whose first dimension has no name, as it is said, or as the model has it.
- */
+/* Adds the shape of an input whose first dimension has no name, as given, or as in the model. */
 static enum ul_status add_shape(struct search *search, const struct ul_model_port *port)
 {
     struct ul_compile *compile = search->compile;
@@ -106,7 +106,7 @@ static enum ul_status add_input(struct search *search, const struct ul_model_por
     return UL_OK;
 }
 
-/* What the file says of its inputs is known even where their sizes are open. */
+/* The file's inputs are known even where their sizes are open. */
 static enum ul_status find_inputs(struct search *search)
 {
     struct ul_compile *compile = search->compile;
@@ -132,9 +132,9 @@ static enum ul_status find_inputs(struct search *search)
     return status;
 }
 
-/* ---- One batch ---- */
+/* ---- One size ---- */
 
-/* The size in place of the question. */
+/* Edits that set the size. */
 static struct ul_option_edits size_edits(const struct search *search, int64_t size)
 {
     static const char *const asked[] = {"max-batch", "max-dim"};
@@ -155,7 +155,7 @@ static struct ul_option_edits size_edits(const struct search *search, int64_t si
     return edits;
 }
 
-/* Plans a size of so many units; UL_NO_FIT is an answer. */
+/* Plans a size of `count` units; UL_NO_FIT is an answer. */
 static enum ul_status try_size(struct search *search, int64_t count, struct ul_diag *diag)
 {
     int64_t size = count * search->unit;
@@ -174,8 +174,8 @@ static enum ul_status try_size(struct search *search, int64_t count, struct ul_d
     return status;
 }
 
-/* The same of a size above one that fits: of a named dimension one that the model does not take is
- * as one that does not fit. */
+/* The same for a size above one that fits: a size of a named dimension that the model does not take
+ * counts as one that does not fit. */
 static enum ul_status try_larger(struct search *search, int64_t count, struct ul_diag *diag)
 {
     struct ul_saved_search *result = &search->result;
@@ -189,8 +189,8 @@ static enum ul_status try_larger(struct search *search, int64_t count, struct ul
 
 /* ---- The search ---- */
 
-/* The first size that can be planned: of one value no statistic can be trained, and a network that
- * halves its pictures takes none of one row. */
+/* Finds the first size that can be planned: a single value has no statistics to train, and a
+ * network that halves its pictures takes none of one row. */
 static enum ul_status try_first(struct search *search, int64_t *count)
 {
     struct ul_diag *diag = &search->compile->diag, first;
@@ -257,7 +257,7 @@ static enum ul_status find(struct search *search)
     return ul_options_change(&compile->options.base, &edits, &compile->diag);
 }
 
-/* ---- What is asked ---- */
+/* ---- The request ---- */
 
 static enum ul_status check(const struct search *search)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many micro-batches a step has: --micro-batches auto.
  *
- * Problem: in more parts a step needs less memory and less of it made again, but its kernels are
- * smaller. Method: the numbers that the batch can be cut into are planned by compiles of their own,
- * from 1 on; of those that fit the budget the one of the least predicted time of a whole step is
- * taken. Where one fits with nothing made again, more parts would only add to that. */
+ * Problem: with more parts a step needs less memory and less recomputation, but its kernels are
+ * smaller. Method: the possible numbers of parts are planned by compiles of their own, from 1 on;
+ * of those that fit the budget, the one with the least predicted time of a whole step is taken.
+ * Once one fits without recomputation, more parts would only add time. */
 #include "compile/compile_internal.h"
 
 struct search {
@@ -34,7 +34,7 @@ static enum ul_status try_parts(struct search *search, const char *path, uint64_
     return status;
 }
 
-/* The number changes what statistics of a batch are: nobody but the user may choose it. */
+/* The number changes the statistics of a batch: only the user may choose it. */
 static enum ul_status refuse_statistics(struct ul_compile *compile)
 {
     return ul_diag_set(&compile->diag, UL_USAGE,
@@ -42,8 +42,8 @@ static enum ul_status refuse_statistics(struct ul_compile *compile)
                        "micro-batch, so that their number changes what is learned; give a number");
 }
 
-/* All that the batch can be cut into, until one fits with nothing made again; what the last said is
- * in `diag`. */
+/* Plans all possible numbers until one fits without recomputation; the last message is in
+ * `diag`. */
 static enum ul_status try_all(struct search *search, const char *path, struct ul_diag *diag)
 {
     struct ul_trial trial;
@@ -79,7 +79,7 @@ enum ul_status ul_compile_find_parts(struct ul_compile *compile, const char *mod
     bool is_open = compile->options.train && ul_option_is_given(&compile->options.base, row) &&
                    compile->options.micro_batches == 0;
     if (!is_open || !ul_compile_has_budget(&compile->options))
-        return UL_OK; /* training.c says that there is nothing to choose by */
+        return UL_OK; /* training.c reports that there is nothing to choose by */
     UL_TRY(ul_compile_check_trials(compile, "--micro-batches auto", "number", model_path));
     UL_TRY(try_all(&search, model_path, &diag));
     if (search.result.size == 0) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other compiles of the same model with options changed, to learn what their plans take. Those of a
- * table are made beside each other, each by a process of its own: what a library keeps for a call
- * is counted in a process that does nothing else meanwhile (codegen/cpu/footprint.c), and a trial
- * that fails badly leaves the others be. They go on with what the compile that makes them has
- * found: its graph as it was read, orders of equal graphs, answers of the library. */
+/* Compiles of the same model with options changed, to learn what their plans take. Those of a table
+ * run in parallel, each in a process of its own: what a library keeps for a call is counted in a
+ * process that does nothing else meanwhile (codegen/cpu/footprint.c), and a trial that crashes does
+ * not affect the others. They reuse what the main compile has found: its graph as it was read,
+ * orders of equal graphs, answers of the library. */
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/cpu/dnnl.h"
 #include "compile/compile_internal.h"
@@ -113,9 +113,9 @@ enum ul_status ul_compile_try(struct ul_compile *compile, const char *model_path
     return try_one(compile, model_path, trial, &telling, &compile->keep);
 }
 
-/* ---- Many: what a process says of its trial ---- */
+/* ---- Many: messages of the processes ---- */
 
-/* A trial on its way through a pipe: the record, then its texts, one behind the other. */
+/* A trial as it goes through a pipe: the record, then its texts in order. */
 enum { TEXTS = 4 };
 
 static void list_texts(struct ul_trial *trial, const char **texts[TEXTS])
@@ -144,7 +144,7 @@ static void send(int pipe_end, struct ul_trial *trial, struct ul_arena *arena)
     }
 }
 
-/* Takes over what was sent of a trial; false: it is not whole. Addresses in it say only which texts
+/* Takes over a trial that was sent; false: it is incomplete. Addresses in it only say which texts
  * follow. */
 static bool receive(struct ul_trial *trial, const struct ul_text *message, struct ul_arena *arena)
 {
@@ -186,7 +186,7 @@ struct work {
     const char *path;
     struct ul_trial *trials;
     uint32_t count, started, done, running;
-    struct worker workers[MAX_WORKERS]; /* those that run come first */
+    struct worker workers[MAX_WORKERS]; /* running ones come first */
     struct pollfd pipes[MAX_WORKERS];
 };
 
@@ -197,7 +197,7 @@ static void tell_count(const struct work *work)
     ul_compile_progress(work->compile, work->done < work->count ? doing : NULL);
 }
 
-/* Without a process of its own a trial is made here. */
+/* Makes a trial here where no process can be started for it. */
 static void start(struct work *work)
 {
     int ends[2] = {-1, -1};
@@ -206,7 +206,7 @@ static void start(struct work *work)
     struct ul_arena *arena = &work->compile->keep;
     pid_t process = pipe(ends) == 0 ? fork() : -1;
     if (process == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* nobody would read it */
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* otherwise nobody would read it */
         (void)close(ends[0]);
         (void)!try_one(work->compile, work->path, trial, NULL, arena);
         send(ends[1], trial, arena);
@@ -227,7 +227,7 @@ static void start(struct work *work)
     work->pipes[work->running++] = (struct pollfd){.fd = ends[0], .events = POLLIN};
 }
 
-/* A process that ended without a result has told why itself, where it could. */
+/* A process that ended without a result has reported why, if it could. */
 static void finish(struct work *work, uint32_t w)
 {
     struct worker *worker = &work->workers[w];
@@ -252,14 +252,14 @@ static void finish(struct work *work, uint32_t w)
     tell_count(work);
 }
 
-/* What processes have to say so far. */
+/* Reads what processes have sent so far. */
 static void listen(struct work *work)
 {
     char piece[4096];
     if (poll(work->pipes, work->running, -1) < 0) {
         if (errno == EINTR)
             return;
-        work->pipes[0].revents = POLLIN; /* waits for that one alone */
+        work->pipes[0].revents = POLLIN; /* waits for that one only */
     }
     for (uint32_t w = work->running; w-- > 0;) {
         if (work->pipes[w].revents == 0)

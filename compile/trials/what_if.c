@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of models under other options, as a table: each combination of the values that the caller
- * lists is a compile of its own. The first axis may be the models: it has no row. */
+ * lists is a compile of its own. The first axis may be the models, which have no row. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
 
-/* Which value of the axis a case has; the last axis changes fastest. */
+/* The value of the axis in a case; the last axis changes fastest. */
 static uint32_t value_of(const struct ul_axes *axes, uint32_t index, uint32_t axis)
 {
     for (uint32_t a = axes->count; a-- > axis + 1;)
@@ -13,7 +13,7 @@ static uint32_t value_of(const struct ul_axes *axes, uint32_t index, uint32_t ax
     return index % axes->items[axis].set.count;
 }
 
-/* The models have no row: the trial's path is that of its model. */
+/* Models have no row: the trial's path is that of its model. */
 static struct ul_trial trial_of(struct ul_compile *compile, const struct ul_texts *models,
                                 const struct ul_axes *axes, uint32_t index)
 {
@@ -28,7 +28,7 @@ static struct ul_trial trial_of(struct ul_compile *compile, const struct ul_text
     return trial;
 }
 
-/* How many combinations there are. */
+/* Counts the combinations. */
 static enum ul_status count_cases(struct ul_compile *compile, const struct ul_axes *axes,
                                   uint32_t *count)
 {
@@ -58,7 +58,7 @@ static enum ul_status check(struct ul_compile *compile, const struct ul_texts *m
 
 /* ---- Several models ---- */
 
-/* Names of files, or paths where two have the same name. */
+/* Names of files, or paths where two files have the same name. */
 static struct ul_texts name_models(struct ul_compile *compile, const struct ul_texts *models)
 {
     struct ul_texts names = {.count = 0};
@@ -73,7 +73,7 @@ static struct ul_texts name_models(struct ul_compile *compile, const struct ul_t
     return names;
 }
 
-/* The caller's axes behind that of the models, where there are several. */
+/* The caller's axes after that of the models, where there are several. */
 static struct ul_axes add_models(struct ul_compile *compile, const struct ul_texts *models,
                                  const struct ul_axes *axes)
 {
@@ -92,7 +92,7 @@ static struct ul_axes add_models(struct ul_compile *compile, const struct ul_tex
     return all;
 }
 
-/* Whose plans these are. A table of several models has a hash in each row. */
+/* Names the models of the plans. In a table of several models each row has its hash. */
 static void describe_models(struct ul_compile *compile, const struct ul_texts *models,
                             const struct ul_trial *trials, uint32_t count,
                             struct ul_report_table *table)
@@ -123,7 +123,7 @@ static void describe_axes(struct ul_compile *compile, const struct ul_axes *axes
     table->axis_count = axes->count;
 }
 
-/* What the caller said of all plans alike. */
+/* Records the options that all plans share. */
 static void describe_options(struct ul_compile *compile, struct ul_report_table *table)
 {
     const struct ul_options *options = &compile->options.base;

@@ -11,6 +11,7 @@
  * constants that finds no such node before it becomes a Mul and an Add, which fuse with anything.
  * Factors after a MatMul, its bias and Transposes: bnfold_product.c.
  * Left undone: factors in front of a Conv; types other than f32 and f64. */
+#include "ir/op_names.h"
 #include "passes/graph/bnfold_internal.h"
 
 #include <math.h>
@@ -287,7 +288,7 @@ static bool absorb(struct bnfold *bnfold, ul_node_id id, const struct affine *af
     struct ul_graph *graph = bnfold->graph;
     ul_value_id y = graph->nodes[id].outputs[0];
     const struct ul_node *target = maker(graph, affine->x);
-    enum ul_op op = graph->nodes[id].op;
+    ul_op_id op = graph->nodes[id].op;
     if (!can_absorb(bnfold, target, affine) ||
         !is_moderate(affine, op == UL_OP_Add || op == UL_OP_Sub) ||
         !keeps_f16(bnfold, target, affine) || !ul_rewrite_forward(&bnfold->rewrite, y, affine->x))

@@ -7,6 +7,7 @@
  * else reads stays beside the new one, which is a vector. In f16 small numbers lose digits: factors
  * are folded where the largest weight of each column keeps all of its digits, or where the result
  * is added to something as large, which stays exact beside it. */
+#include "ir/op_names.h"
 #include "passes/graph/bnfold_internal.h"
 
 #include <math.h>

@@ -9,6 +9,7 @@
  * sample of their bytes, so that a file of many gigabytes is not read for this. Left undone: equal
  * nested blocks. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -12,6 +12,7 @@
  * Several rows, columns or depths stand side by side and in the same order wherever they occur, so
  * that a Reshape makes them one. Left undone: what would need a copy; labels that stand twice in a
  * term, or in one operand alone; vectors; dimensions of one element that broadcast. */
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -29,6 +29,7 @@
  * Left undone: weights that something else than convolutions reads; transposed convolutions, unless
  * the program trains; optimizers that look at rows of a weight. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -19,6 +19,7 @@
  * train; two types of 16 bits in one model, of which the rarer stays what it is. */
 #include "ir/build.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -16,6 +16,7 @@
 #include "ir/infer.h"
 #include "ir/build.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
 

@@ -12,6 +12,7 @@
  * in stay as they are. */
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -22,6 +22,7 @@
  * random graphs; not in networks of models/); some products with a bias and some without, for which
  * zeros would have to be stored; convolutions. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/view.h"
 #include "passes/graph/join_internal.h"
 
@@ -399,7 +400,7 @@ static void make_weights(const struct ul_join *join, struct ul_join_set *set)
 
 /* A node like one of the members; its output has the type of theirs, and is as wide as all of
  * them. */
-static ul_value_id add_joined(const struct ul_join_set *set, struct ul_build *here, enum ul_op op,
+static ul_value_id add_joined(const struct ul_join_set *set, struct ul_build *here, ul_op_id op,
                               const char *value_name, ul_node_id member, const ul_value_id *inputs,
                               uint32_t input_count)
 {
@@ -444,7 +445,7 @@ static void build(struct ul_join *join, struct ul_join_set *set)
 {
     struct ul_graph *graph = join->graph;
     ul_node_id first = set->members[0].product;
-    const enum ul_op op = graph->nodes[first].op;
+    const ul_op_id op = graph->nodes[first].op;
     bool has_sum = set->members[0].sum != UL_NONE;
     make_weights(join, set);
     struct ul_build here = ul_build_before(graph, first);

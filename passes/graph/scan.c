@@ -8,6 +8,7 @@
  *      s -> Transpose -> Scan along axis 0 -> Transpose -> y
  *
  * Left undone: taking slices with strides, which would spare the copies. */
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 /* The axis of value `index` of a list that may be absent; false when it is out of range. */

@@ -9,6 +9,7 @@
  *   and again, as DenseNet does, become a chain that the concat pass lays out in one place.)
  * What becomes unused is left to dce. Left undone: arithmetic identities across several nodes. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
 

@@ -18,6 +18,7 @@
  * Bytes: what is stored is the same, with other coordinates. Not moved: what the model returns, as
  * a view cannot be returned. Left undone: operands that lie along other axes than the last. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

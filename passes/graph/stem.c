@@ -11,6 +11,7 @@
  * Windows that are whole words as they are stay (patches of 4 by 4, 16 by 16).
  * Left undone: weights that are trained; images of one and two channels, and those that no step
  * rounds, for which the zeros would be a step of their own. */
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -15,6 +15,7 @@
  * channel move in front of the views, where they fuse with the product. Left undone: other than two
  * dimensions of space; padding; groups. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -7,6 +7,7 @@
  * constant, carried values handed from round to round, and scanned outputs stacked by Concat.
  * Left undone: loops that may end early are never unrolled. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -13,6 +13,7 @@
  * looks at it by two axes. For targets where a step costs a launch: a processor copies as fast as
  * it would look elements up. Left undone: rolls alone; windows of other dimensions than two. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
 

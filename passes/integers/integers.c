@@ -23,6 +23,7 @@
  * be small as floats is folded, as inference would have. */
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/integers/integers_internal.h"
 
 static void rewrite(struct ul_integers *integers, ul_node_id id)
@@ -121,7 +122,7 @@ static void broadcast(struct ul_integers *integers, ul_node_id id)
     } else if (scale.rank > x.rank) {
         return;
     }
-    enum ul_op op = node.op == UL_OP_QuantizeLinear ? UL_OP_Quantize : UL_OP_Dequantize;
+    ul_op_id op = node.op == UL_OP_QuantizeLinear ? UL_OP_Quantize : UL_OP_Dequantize;
     ul_integers_become(integers, id, op, inputs, inputs[2] == UL_NONE ? 2 : 3, &node);
 }
 
@@ -155,7 +156,7 @@ static void finish(struct ul_integers *integers, ul_node_id id)
 
 static void end_floats(struct ul_integers *integers, ul_node_id id)
 {
-    enum ul_op op = integers->graph->nodes[id].op;
+    ul_op_id op = integers->graph->nodes[id].op;
     if (op == UL_OP_Rescale)
         (void)ul_integers_table(integers, id);
     else if (op == UL_OP_Quantize)

@@ -43,16 +43,16 @@ int64_t ul_scaled_zero(const struct ul_scaled *scaled, uint64_t index);
 bool ul_scaled_same(const struct ul_scaled *a, const struct ul_scaled *b);
 /* Adds a node in front of the one that is looked at, with the attributes of `attrs` (NULL: none)
  * and its type inferred; gives its only output. */
-ul_value_id ul_integers_add(struct ul_integers *integers, enum ul_op op, const ul_value_id *inputs,
+ul_value_id ul_integers_add(struct ul_integers *integers, ul_op_id op, const ul_value_id *inputs,
                             uint32_t input_count, const struct ul_node *attrs);
 /* The same in two steps, for attributes that are set in between. */
-ul_node_id ul_integers_begin(struct ul_integers *integers, enum ul_op op, const ul_value_id *inputs,
+ul_node_id ul_integers_begin(struct ul_integers *integers, ul_op_id op, const ul_value_id *inputs,
                              uint32_t input_count, const struct ul_node *attrs);
 ul_value_id ul_integers_end(struct ul_integers *integers, ul_node_id id);
 /* The value as `dtype`. */
 ul_value_id ul_integers_cast(struct ul_integers *integers, ul_value_id value, enum ul_dtype dtype);
 /* Makes the node compute `op`, with the attributes `attrs` of another node or none. */
-void ul_integers_become(struct ul_integers *integers, ul_node_id id, enum ul_op op,
+void ul_integers_become(struct ul_integers *integers, ul_node_id id, ul_op_id op,
                         const ul_value_id *inputs, uint32_t input_count,
                         const struct ul_node *attrs);
 

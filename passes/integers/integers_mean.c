@@ -5,6 +5,7 @@
  * with ones, which take no bytes; where windows hang over the edge the number of terms depends on
  * the place, and so does the factor. */
 #include "ir/geometry.h"
+#include "ir/op_names.h"
 #include "passes/integers/integers_internal.h"
 
 #include <string.h>

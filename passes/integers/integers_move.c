@@ -8,6 +8,7 @@
  * finds its place among the integers. A Pad's value is that integer. What a Concat reads, or a
  * Where, or a Max or Min of several values, is brought to the scale that its result is asked for:
  * rounding keeps the order of numbers. */
+#include "ir/op_names.h"
 #include "passes/integers/integers_internal.h"
 
 #include "ir/infer.h"
@@ -61,7 +62,7 @@ enum { MAX_INPUTS = 5 };
 
 /* The movement's inputs as integers have them, except for the first. */
 struct movement {
-    enum ul_op op;
+    ul_op_id op;
     ul_value_id inputs[MAX_INPUTS];
     uint32_t input_count;
 };

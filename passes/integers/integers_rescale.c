@@ -7,6 +7,7 @@
  * constants. Relu and Clip between them and the QuantizeLinear are ends of the range, since
  * rounding keeps the order of numbers. Where the scale is the same on both sides, nothing is left
  * to do. */
+#include "ir/op_names.h"
 #include "passes/integers/integers_internal.h"
 
 #include <math.h>

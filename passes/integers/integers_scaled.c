@@ -2,6 +2,7 @@
 /* Scaled integers: where they are, and how new nodes are added. */
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/integers/integers_internal.h"
 
 #include <math.h>
@@ -91,7 +92,7 @@ bool ul_scaled_same(const struct ul_scaled *a, const struct ul_scaled *b)
            ul_scaled_zero(a, 0) == ul_scaled_zero(b, 0);
 }
 
-ul_node_id ul_integers_begin(struct ul_integers *integers, enum ul_op op, const ul_value_id *inputs,
+ul_node_id ul_integers_begin(struct ul_integers *integers, ul_op_id op, const ul_value_id *inputs,
                              uint32_t input_count, const struct ul_node *attrs)
 {
     const struct ul_node from = attrs == NULL ? (struct ul_node){0} : *attrs; /* nodes may move */
@@ -114,7 +115,7 @@ ul_value_id ul_integers_end(struct ul_integers *integers, ul_node_id id)
     return integers->graph->nodes[id].outputs[0];
 }
 
-ul_value_id ul_integers_add(struct ul_integers *integers, enum ul_op op, const ul_value_id *inputs,
+ul_value_id ul_integers_add(struct ul_integers *integers, ul_op_id op, const ul_value_id *inputs,
                             uint32_t input_count, const struct ul_node *attrs)
 {
     return ul_integers_end(integers, ul_integers_begin(integers, op, inputs, input_count, attrs));
@@ -127,7 +128,7 @@ ul_value_id ul_integers_cast(struct ul_integers *integers, ul_value_id value, en
     return ul_integers_end(integers, id);
 }
 
-void ul_integers_become(struct ul_integers *integers, ul_node_id id, enum ul_op op,
+void ul_integers_become(struct ul_integers *integers, ul_node_id id, ul_op_id op,
                         const ul_value_id *inputs, uint32_t input_count,
                         const struct ul_node *attrs)
 {

@@ -14,6 +14,7 @@
  * front of the sums, where a kernel loads them packed (packed.c); products have an operator for
  * theirs (nbits.c). What is left undone: scales for each index of x, block scales. */
 #include "ir/geometry.h"
+#include "ir/op_names.h"
 #include "passes/integers/integers_internal.h"
 
 #include <math.h>
@@ -29,7 +30,7 @@ enum { NARROW_TERMS = 32768, MIDDLE = 128 };
 #define BIAS_TOLERANCE 1e-6 /* relative: the product of two f32 scales, rounded */
 
 struct sums {
-    enum ul_op op; /* the operator that adds up */
+    ul_op_id op; /* the operator that adds up */
     struct ul_scaled x, w;
     ul_value_id bias; /* in floats or scaled integers; UL_NONE: none */
     ul_value_id base; /* w, or the constant that it is the transpose of */
@@ -369,7 +370,7 @@ static bool read_sums(struct ul_integers *integers, const struct ul_node *node, 
     return true;
 }
 
-static enum ul_op op_of_sums(enum ul_op op)
+static ul_op_id op_of_sums(ul_op_id op)
 {
     switch ((int)op) {
     case UL_OP_Conv:

@@ -10,6 +10,7 @@
  *       `-> Dequantize -----------' */
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/integers/integers_internal.h"
 
 enum { TABLE_SIZE = 256, MAX_VISITS = 256 }; /* a value that is read twice counts twice */

@@ -24,6 +24,7 @@
 #include "ir/build.h"
 #include "ir/geometry.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/rewrite.h"
 #include "passes/integers/nbits_internal.h"
 

@@ -7,6 +7,7 @@
  *      w i8 --Cast--> f32 --Transpose--> --Mul(scale [1 n])-->      w bf16 --Cast--> f32 -->
  *
  * Left undone: zero points that a Sub takes off. */
+#include "ir/op_names.h"
 #include "passes/integers/nbits_internal.h"
 
 #include "ir/op.h"

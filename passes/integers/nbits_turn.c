@@ -12,6 +12,7 @@
  *
  * Left undone: scales of blocks along one axis for each index of another; constants on the left. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/integers/nbits_internal.h"
 
 struct turning {

@@ -11,6 +11,7 @@
  * is refused where kernels are printed (codegen/program/program.c), with the name of the node.
  * Results are at most a step from those in floats. Left undone: other normalisations, functions of
  * several values beside Add, Sub, Mul. */
+#include "ir/op_names.h"
 #include "passes/integers/no_float_internal.h"
 
 static enum ul_status fail(struct ul_pass *pass, const char *what, const char *remedy)
@@ -101,7 +102,7 @@ static enum ul_status turn_edges(struct ul_integers *integers)
 
 static void turn(struct ul_integers *integers, ul_node_id id)
 {
-    enum ul_op op = integers->graph->nodes[id].op;
+    ul_op_id op = integers->graph->nodes[id].op;
     if (op == UL_OP_Rescale)
         (void)ul_no_float_fix(integers, id);
     if (op == UL_OP_Resize)

@@ -6,6 +6,7 @@
  *      y = round((x - zx) * a sx / sy + b / sy) + zy
  *
  * as one Rescale, whose second term is b in units of a small part of a step of y. */
+#include "ir/op_names.h"
 #include "passes/integers/no_float_internal.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of two 8-bit values, taken of their differences from their zero-points, and one
  * Rescale. */
+#include "ir/op_names.h"
 #include "passes/integers/no_float_internal.h"
 
 /* x - zero as an i32. */

@@ -17,6 +17,7 @@
  * where the weights of an output add up to what they do as floats. The nearest neighbour is one tap
  * without a weight. Left undone: what looks outside (tf_crop_and_resize), an aspect ratio that is
  * kept, more than UL_RESIZE_TAPS neighbours, combs of more than MAX_PROBE places. */
+#include "ir/op_names.h"
 #include "passes/integers/no_float_internal.h"
 
 #include "ir/geometry.h"

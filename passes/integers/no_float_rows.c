@@ -11,6 +11,7 @@
  *
  *      y = round((n x - S) / sqrt(A + n^2 epsilon / sx^2) * scale / sy + bias / sy) + zy
  */
+#include "ir/op_names.h"
 #include "passes/integers/no_float_internal.h"
 
 #include <math.h>
@@ -35,15 +36,14 @@ static ul_value_id add_number(struct ul_integers *integers, enum ul_dtype dtype,
     return ul_edit_add_numbers(integers->graph, integers->build.name, dtype, &number, 1, 0);
 }
 
-static ul_value_id add_reduced(struct ul_integers *integers, enum ul_op op, ul_value_id value,
+static ul_value_id add_reduced(struct ul_integers *integers, ul_op_id op, ul_value_id value,
                                int64_t axis)
 {
     const ul_value_id inputs[2] = {value, ul_build_ints(integers->graph, "axes", 1, &axis)};
     return ul_integers_add(integers, op, inputs, 2, NULL);
 }
 
-static ul_value_id add_two(struct ul_integers *integers, enum ul_op op, ul_value_id a,
-                           ul_value_id b)
+static ul_value_id add_two(struct ul_integers *integers, ul_op_id op, ul_value_id a, ul_value_id b)
 {
     const ul_value_id inputs[2] = {a, b};
     return ul_integers_add(integers, op, inputs, 2, NULL);
@@ -51,7 +51,7 @@ static ul_value_id add_two(struct ul_integers *integers, enum ul_op op, ul_value
 
 /* Finds a node between Dequantize and the Quantize that --no-float can compute. */
 static const struct ul_node *find_rows(const struct ul_integers *integers,
-                                       const struct ul_node *quantize, enum ul_op op,
+                                       const struct ul_node *quantize, ul_op_id op,
                                        struct ul_scaled *x, struct ul_scaled *y)
 {
     const struct ul_node *node = ul_integers_maker(integers, quantize->inputs[0]);

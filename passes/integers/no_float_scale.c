@@ -3,6 +3,7 @@
  *
  * All terms and channels of a node have one shift, chosen by the largest factor, whose m has 30
  * bits: rounding a smaller m costs the result no more than rounding the largest one does. */
+#include "ir/op_names.h"
 #include "passes/integers/no_float_internal.h"
 
 #include <math.h>

@@ -17,6 +17,7 @@
  * what is read by an operator that is no map; constants with views, and those at the edges of
  * blocks: these have a byte each, as the row of weights by type says. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
 

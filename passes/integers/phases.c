@@ -18,6 +18,7 @@
  * dilations beside strides; scales of blocks; codes of less than 8 bits, and of floats `fnuz`. */
 #include "ir/geometry.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/integers/nbits_internal.h"
 
 enum {

@@ -22,6 +22,7 @@
  * layer), convolutions; zero points. */
 #include "ir/build.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/training.h"
 #include "passes/integers/nbits_internal.h"
 

@@ -27,6 +27,7 @@
  * slices dense.
  */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/view.h"
 #include "passes/shared/steps.h"
 

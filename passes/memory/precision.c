@@ -30,6 +30,7 @@
  * Weights are converted where they are written (codegen): the graph keeps their f32 numbers.
  * Left undone: carried values of loops; mixed sums, such as a residual stream in f32. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
 

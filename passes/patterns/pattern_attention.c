@@ -21,6 +21,7 @@
  * in the model alone. */
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/patterns/pattern_internal.h"
 
 #include <math.h>
@@ -344,7 +345,7 @@ static bool resolve_masks(struct ul_pattern *pattern, struct attention *a)
 /* ---- Building ---- */
 
 /* A new node before the root. */
-static ul_value_id insert(struct ul_pattern *pattern, enum ul_op op, const ul_value_id *inputs,
+static ul_value_id insert(struct ul_pattern *pattern, ul_op_id op, const ul_value_id *inputs,
                           uint32_t count, const struct ul_type *type)
 {
     struct ul_build build = ul_build_before(pattern->graph, pattern->root);

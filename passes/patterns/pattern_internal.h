@@ -31,10 +31,9 @@ struct ul_pattern {
 /* Forgets the members. */
 void ul_pattern_begin(struct ul_pattern *pattern, ul_node_id root);
 /* The node of the root's block that makes `value`, if it is `op` with one output; else NULL. */
-struct ul_node *ul_pattern_maker(const struct ul_pattern *pattern, ul_value_id value,
-                                 enum ul_op op);
+struct ul_node *ul_pattern_maker(const struct ul_pattern *pattern, ul_value_id value, ul_op_id op);
 /* The same, and it becomes a member. */
-struct ul_node *ul_pattern_match(struct ul_pattern *pattern, ul_value_id value, enum ul_op op);
+struct ul_node *ul_pattern_match(struct ul_pattern *pattern, ul_value_id value, ul_op_id op);
 /* The readers of a value; being the block's result counts as one. */
 uint32_t ul_pattern_uses(const struct ul_pattern *pattern, ul_value_id value);
 void ul_pattern_use(struct ul_pattern *pattern, ul_value_id value);
@@ -44,7 +43,7 @@ bool ul_pattern_is_closed(const struct ul_pattern *pattern, const ul_value_id *o
                           uint32_t operand_count);
 /* The members go, and the root becomes a node without attributes. It keeps its outputs, with the
  * types that the operator gives them. */
-void ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op, const ul_value_id *inputs,
+void ul_pattern_replace(struct ul_pattern *pattern, ul_op_id op, const ul_value_id *inputs,
                         uint32_t input_count);
 /* Whether numbers are equal as far as constants are written: the fewer digits the type has, the
  * looser. */
@@ -73,7 +72,7 @@ bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root);
 bool ul_pattern_rows(struct ul_pattern *pattern, ul_node_id root);
 /* What the rows and the recogniser of attention write, each of which has a gradient rule, since
  * graphs that are trained are fused too; UL_OP_NONE after the last. */
-enum ul_op ul_pattern_makes(uint32_t index);
+ul_op_id ul_pattern_makes(uint32_t index);
 /* Follows the step `name`, after which other text may come, from *value back through several nodes
  * (UL_NONE: it does not fit). False: there is no such step. */
 bool ul_pattern_step(struct ul_pattern *pattern, const char *name, ul_value_id *value);
@@ -112,7 +111,7 @@ struct ul_pattern_row {
     bool (*holds)(const struct ul_pattern *pattern, const struct ul_slots *slots);
 };
 /* The operator that a row writes; UL_OP_NONE: there is none of that name. */
-enum ul_op ul_pattern_row_makes(const struct ul_pattern_row *row);
+ul_op_id ul_pattern_row_makes(const struct ul_pattern_row *row);
 bool ul_pattern_rewrite(struct ul_pattern *pattern, const struct ul_pattern_row *row,
                         ul_node_id root);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What patterns ask of the graph while they look back from a node, and how they rewrite what they
  * have found. */
+#include "ir/op_names.h"
 #include "passes/patterns/pattern_internal.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ const struct ul_type *ul_pattern_type(const struct ul_pattern *pattern, ul_value
     return &pattern->graph->values[value].type;
 }
 
-struct ul_node *ul_pattern_maker(const struct ul_pattern *pattern, ul_value_id value, enum ul_op op)
+struct ul_node *ul_pattern_maker(const struct ul_pattern *pattern, ul_value_id value, ul_op_id op)
 {
     const struct ul_graph *graph = pattern->graph;
     if (value == UL_NONE || graph->values[value].kind != UL_VALUE_NODE)
@@ -42,7 +43,7 @@ static void add_member(struct ul_pattern *pattern, ul_node_id id)
         pattern->members[pattern->member_count++] = id;
 }
 
-struct ul_node *ul_pattern_match(struct ul_pattern *pattern, ul_value_id value, enum ul_op op)
+struct ul_node *ul_pattern_match(struct ul_pattern *pattern, ul_value_id value, ul_op_id op)
 {
     struct ul_node *node = ul_pattern_maker(pattern, value, op);
     if (node != NULL)
@@ -101,7 +102,7 @@ static void forget_reads(struct ul_pattern *pattern, const struct ul_node *node)
             pattern->uses[node->inputs[i]]--;
 }
 
-void ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op, const ul_value_id *inputs,
+void ul_pattern_replace(struct ul_pattern *pattern, ul_op_id op, const ul_value_id *inputs,
                         uint32_t input_count)
 {
     struct ul_graph *graph = pattern->graph;

@@ -2,6 +2,7 @@
 /* The patterns that are text, and what text cannot say of them. */
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/view.h"
 #include "passes/patterns/pattern_internal.h"
 
@@ -181,7 +182,7 @@ static const struct ul_pattern_row rows[] = {
     {"Div(e=Exp(x), ReduceSum[i](e)) -> Softmax(x) {axis=[i]}", NULL},
 };
 
-enum ul_op ul_pattern_makes(uint32_t index)
+ul_op_id ul_pattern_makes(uint32_t index)
 {
     const uint32_t count = sizeof rows / sizeof *rows;
     if (index < count)

@@ -6,6 +6,7 @@
  * meet it the rest is tried with what it leaves to be shown, until no goal is left and the row can
  * be applied. The text is read as it is matched: rows are short, and nearly all ways end at the
  * first operator. */
+#include "ir/op_names.h"
 #include "passes/patterns/pattern_internal.h"
 
 #include "ir/op.h"
@@ -339,11 +340,11 @@ static void apply_set(struct ul_pattern *pattern, const struct ul_slots *slots, 
         ul_node_set_int(graph, pattern->root, key, strtoll(what, NULL, 10));
 }
 
-enum ul_op ul_pattern_row_makes(const struct ul_pattern_row *row)
+ul_op_id ul_pattern_row_makes(const struct ul_pattern_row *row)
 {
     struct span text = trim(strstr(row->text, "->") + 2, row->text + strlen(row->text));
     struct span name = take_name(&text);
-    for (enum ul_op op = UL_OP_NONE + 1; op < UL_OP_COUNT; op++) {
+    for (ul_op_id op = UL_OP_NONE + 1; op < ul_op_end(); op++) {
         const struct ul_op_info *info = ul_op_get(op);
         size_t length = strlen(info->name);
         if (length == (size_t)(name.end - name.begin) &&
@@ -397,7 +398,7 @@ static bool solve(const struct match *match, const struct state *state)
 }
 
 /* The row begins with the operator, or is a product. */
-static bool can_begin(const char *text, enum ul_op op)
+static bool can_begin(const char *text, ul_op_id op)
 {
     const char *name = ul_op_get(op)->name;
     size_t length = strlen(name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small edits and questions that several passes share. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>
@@ -131,7 +132,7 @@ bool ul_edit_is_vector(const struct ul_type *type)
     return longer <= 1;
 }
 
-bool ul_edit_is_reshape(enum ul_op op)
+bool ul_edit_is_reshape(ul_op_id op)
 {
     return (ul_op_get(op)->flags & UL_OP_RESHAPES) != 0;
 }

@@ -119,7 +119,7 @@ static void add_loop(struct ul_steps *steps, ul_node_id id, uint32_t region)
 {
     const struct ul_node *node = &steps->graph->nodes[id];
     const struct ul_block *body = &steps->graph->blocks[node->blocks[0]];
-    uint32_t first = node->op == UL_OP_Loop ? 2 : 0;
+    uint32_t first = (ul_op_get(node->op)->flags & UL_OP_COUNTS) != 0 ? 2 : 0;
     uint32_t slices = (uint32_t)ul_node_get_int(node, "num_scan_inputs", 0);
     uint32_t carried = node->input_count - slices; /* where they end, among inputs and arguments */
     uint32_t results = carried - first < node->output_count ? carried - first : node->output_count;
@@ -144,9 +144,10 @@ static void add_block(struct ul_steps *steps, ul_block_id id, uint32_t region)
         end = ul_steps_end(graph, block->nodes, block->node_count, begin);
         if (ul_node_is_view(graph, block->nodes[begin]))
             continue;
-        if ((ul_op_get(node->op)->flags & UL_OP_CONTROL) == 0)
+        uint32_t flags = ul_op_get(node->op)->flags;
+        if ((flags & UL_OP_CONTROL) == 0)
             add_step(steps, block->nodes + begin, end - begin, region);
-        else if (node->op == UL_OP_If)
+        else if ((flags & UL_OP_BRANCHES) != 0)
             add_if(steps, block->nodes[begin], region);
         else
             add_loop(steps, block->nodes[begin], region);

@@ -15,6 +15,7 @@
  * that kernels treat rows alike. Left undone: signs of three kinds (Abs). */
 #include "ir/gradient.h"
 #include "ir/infer.h"
+#include "ir/op_names.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
 

@@ -13,6 +13,7 @@
  * Until then such values are no constants (UL_VALUE_INDEPENDENT): folding would leave nothing of
  * what depends on them to differentiate. Left undone: a Derivative in a loop or in a branch that is
  * not decided, or through one. */
+#include "ir/op_names.h"
 #include "passes/training/reverse.h"
 
 #include "ir/infer.h"

@@ -14,6 +14,7 @@
  * by its update as soon as the product or convolution next to it has been visited: until then
  * readers of the old parameter may have to run again. The first share of a gradient is the
  * gradient; others are added to it. Left undone: nodes in nested blocks. */
+#include "ir/op_names.h"
 #include "passes/training/reverse.h"
 
 #include "ir/op.h"

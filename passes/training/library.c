@@ -22,6 +22,7 @@
 #include "ir/geometry.h"
 #include "ir/gradient.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/rewrite.h"
 #include "ir/view.h"
 #include "passes/shared/steps.h"

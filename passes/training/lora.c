@@ -22,6 +22,7 @@
  * dropout in front of A. */
 #include "ir/build.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/training.h"
 #include "passes/passes_internal.h"
 

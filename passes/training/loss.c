@@ -6,6 +6,7 @@
  * --class-axis. Means are over all elements; for classes, over the labels that are not ignored. */
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/training/loss_internal.h"
 #include "passes/training/reverse.h"
 

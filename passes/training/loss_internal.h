@@ -30,7 +30,7 @@ ul_value_id ul_loss_weigh(struct ul_loss_job *loss, ul_value_id targets, ul_valu
                           enum ul_dtype dtype);
 /* Begins a cross-entropy, or its gradient, with what the options say; its type is not inferred
  * yet. */
-ul_node_id ul_loss_begin_cross_entropy(struct ul_loss_job *loss, enum ul_op op,
+ul_node_id ul_loss_begin_cross_entropy(struct ul_loss_job *loss, ul_op_id op,
                                        const ul_value_id *inputs, uint32_t count);
 
 /* Bytes of a logit in memory, by the options' precision. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What losses of classes are made from, whole or in pieces. */
+#include "ir/op_names.h"
 #include "passes/training/loss_internal.h"
 
 ul_value_id ul_loss_sum(struct ul_gradient *make, ul_value_id value)
@@ -49,7 +50,7 @@ ul_value_id ul_loss_weigh(struct ul_loss_job *loss, ul_value_id targets, ul_valu
     return ul_loss_sum(make, kept);
 }
 
-ul_node_id ul_loss_begin_cross_entropy(struct ul_loss_job *loss, enum ul_op op,
+ul_node_id ul_loss_begin_cross_entropy(struct ul_loss_job *loss, ul_op_id op,
                                        const ul_value_id *inputs, uint32_t count)
 {
     ul_node_id node = ul_build_node(&loss->make.build, op, inputs, count, 1);

@@ -10,6 +10,7 @@
  *
  * WithGradients says of the loss what its gradients are. Left undone: logits that something else
  * reads too, or that come from another operator. */
+#include "ir/op_names.h"
 #include "passes/training/loss_internal.h"
 
 #include "ir/gradient.h"

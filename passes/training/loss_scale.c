@@ -23,6 +23,7 @@
  * (UL_STEP_BIAS1). Left undone: gradients that are formed twice (--clip-mode twice) and so need not
  * be kept. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/training/update.h"
 
 #include <math.h>

@@ -18,6 +18,7 @@
  * Tiles are taken in 16 bits, where the copy of all weights would be larger than what tiles need
  * beside pieces, and where the products that are formed twice take less time than the passes over
  * memory that are saved. Left undone: weights of classes, label smoothing; f32 and TF32. */
+#include "ir/op_names.h"
 #include "passes/training/loss_internal.h"
 
 #include "ir/gradient.h"
@@ -136,7 +137,7 @@ static ul_value_id add_logits(struct tiles *t, uint32_t tile, bool is_again)
     return t->bias == NULL ? y : ul_build_binary(&t->make->build, UL_OP_Add, y, t->bias[tile]);
 }
 
-static ul_node_id begin_of_classes(struct tiles *t, enum ul_op op, const ul_value_id *inputs,
+static ul_node_id begin_of_classes(struct tiles *t, ul_op_id op, const ul_value_id *inputs,
                                    uint32_t input_count, uint32_t output_count)
 {
     ul_node_id node = ul_build_node(&t->make->build, op, inputs, input_count, output_count);

@@ -16,6 +16,7 @@
  * Dropout and random tensors are drawn anew in each step, by the step's key (ir/ops/random/drop.c).
  */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 #include "passes/training/update.h"
 
@@ -249,7 +250,7 @@ static enum ul_status rewrite_dropout(struct modes *modes, ul_node_id id)
 /* ---- random tensors ---- */
 
 /* The operator that draws by the step's key what `op` draws; UL_OP_NONE: it draws nothing. */
-static enum ul_op draw_of(enum ul_op op)
+static ul_op_id draw_of(ul_op_id op)
 {
     if (op == UL_OP_RandomUniform || op == UL_OP_RandomUniformLike)
         return UL_OP_DrawUniform;
@@ -278,7 +279,7 @@ static void rewrite_bernoulli(struct modes *modes, ul_node_id id)
 }
 
 /* The attributes stay; what is drawn like another value is told its type. */
-static void rewrite_draw(struct modes *modes, ul_node_id id, enum ul_op draw)
+static void rewrite_draw(struct modes *modes, ul_node_id id, ul_op_id draw)
 {
     struct ul_graph *graph = modes->graph;
     const struct ul_node old = graph->nodes[id];

@@ -11,6 +11,7 @@
  * overlap. */
 #include "ir/build.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/rewrite.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"

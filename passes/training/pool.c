@@ -14,6 +14,7 @@
  * time; GlobalMaxPool, whose gradient reads what it pools. */
 #include "ir/geometry.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 /* Each window of dimension d has a tap inside the input. */

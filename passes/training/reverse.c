@@ -53,7 +53,7 @@ static void give_share(void *context, ul_value_id value, ul_value_id share)
     if (*sum == UL_NONE || add_onto(reverse, *sum, share))
         *sum = share;
     else
-        *sum = ul_build_binary(&reverse->rule.build, UL_OP_Add, *sum, share);
+        *sum = ul_build_add(&reverse->rule.build, *sum, share);
 }
 
 void ul_reverse_init(struct ul_reverse *reverse, struct ul_pass *pass, uint32_t flags)

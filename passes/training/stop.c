@@ -10,6 +10,7 @@
  * index is told so by an attribute, which its gradient rule reads: as in torch, other readers of
  * the table (a tied product) give the row its share. */
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An optimizer's update of a parameter, in place: one node where it is a map. */
 #include "passes/training/update.h"
+#include "ir/op_names.h"
 
 #include "ir/infer.h"
 #include "ir/op.h"
@@ -13,7 +14,7 @@ typedef void compose_fn(struct ul_updates *updates, ul_value_id parameter, ul_va
 /* An optimizer: its operator and the names of its states in a checkpoint, as torch has them; or
  * what writes its update with several nodes. */
 struct row {
-    enum ul_op op, bytes_op; /* the one with states of 8 bits */
+    ul_op_id op, bytes_op; /* the one with states of 8 bits */
     uint32_t state_count;
     const char *states[2];
     compose_fn *compose;

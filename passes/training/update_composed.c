@@ -18,6 +18,7 @@
  * Blocks of Adam-mini are what a result's neuron reads: the dimensions of a parameter that the
  * node that reads it sums over; of a table that rows are looked up in, each row. Left undone: heads
  * of queries and keys as blocks; each of their neurons is one. */
+#include "ir/op_names.h"
 #include "passes/training/update.h"
 
 #include "ir/infer.h"
@@ -88,7 +89,7 @@ static ul_value_id mix(struct composed *c, ul_value_id a, ul_value_id b, ul_valu
 
 /* Reduces over the dimensions of `mask`, which stay with size 1; over all dimensions, to a number
  * of rank 0. */
-static ul_value_id reduce(struct composed *c, enum ul_op op, ul_value_id a, uint32_t mask)
+static ul_value_id reduce(struct composed *c, ul_op_id op, ul_value_id a, uint32_t mask)
 {
     const struct ul_type type = ul_gradient_type(c->make, a);
     int64_t axes[UL_LIMIT_RANK];

@@ -12,6 +12,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/frontend.h"
+#include "ir/op_names.h"
 #ifdef ULLAGE_HAS_PASSES
 #include "ir/infer.h"
 #include "ir/op.h"
@@ -135,7 +136,7 @@ static enum ul_status prepare(struct run *run)
 #ifdef ULLAGE_HAS_PASSES
     struct ul_passes_options options = {.stop_after = "derive"};
     for (uint32_t i = 0; i < run->graph.node_count; i++) {
-        enum ul_op op = run->graph.nodes[i].op;
+        ul_op_id op = run->graph.nodes[i].op;
         if (op == UL_OP_Derivative || (ul_op_get(op)->flags & UL_OP_CONTROL) != 0)
             return ul_passes_run(&run->graph, &run->scratch, &options, &run->diag);
     }

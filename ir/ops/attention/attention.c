@@ -18,6 +18,7 @@
 #include "ir/ops/attention/attention.h"
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
+#include "ir/ops/attention/attention.def"
 #include "ir/ops/random/random.h"
 
 #include <math.h>
@@ -59,12 +60,12 @@ static bool has(const struct ul_attention_lower *a, enum ul_attention_input inpu
  * has none of them. */
 static bool gives(const struct ul_attention_lower *a, uint32_t output)
 {
-    return a->node->op == UL_OP_Attention && ul_lower_has_output(a->lower, a->node_id, output);
+    return !ul_attention_is_fused(a->node) && ul_lower_has_output(a->lower, a->node_id, output);
 }
 
 static bool gives_norms(const struct ul_attention_lower *a)
 {
-    return a->node->op == UL_OP_FusedAttention &&
+    return ul_attention_is_fused(a->node) &&
            ul_lower_has_output(a->lower, a->node_id, UL_ATTENTION_NORMS);
 }
 

@@ -6,6 +6,9 @@
 #include "ir/geometry.h"
 #include "ir/ops/hooks.h"
 
+/* attention_shape.c: FusedAttention, not one of ai.onnx. */
+bool ul_attention_is_fused(const struct ul_node *node);
+
 /* An attention while it is lowered. */
 struct ul_attention_lower {
     struct ul_lower *lower;

@@ -6,6 +6,8 @@
  * norm, and the sum of P dP equals the sum of g Y, so that no pass over all keys has to find them.
  * That is done only where the backward pass reads the result Y anyway, for its product with trained
  * weights: else Y would have to be kept, which costs more memory than the time is worth. */
+#include "ir/op_names.h"
+#include "ir/ops/attention/attention.def"
 #include "ir/ops/attention/attention_backward.h"
 
 enum { MASKS = 2 };
@@ -138,7 +140,7 @@ enum ul_status ul_gradient_attention(struct ul_gradient *gradient)
     if (!is_whole(gradient, UL_ATTENTION_MASK, a.keys) ||
         !is_whole(gradient, UL_ATTENTION_BIAS, a.keys))
         return ul_gradient_unsupported(gradient, "its mask is trained and shorter than the keys");
-    enum ul_op op = has_mask ? UL_OP_MaskedAttentionGradient : UL_OP_AttentionGradient;
+    ul_op_id op = has_mask ? UL_OP_MaskedAttentionGradient : UL_OP_AttentionGradient;
     uint32_t count = UL_ATTENTION_GIVEN_NORMS;
     if (!has_mask && has_statistics(gradient, &a)) {
         inputs[count++] = save_norms(gradient, &a);

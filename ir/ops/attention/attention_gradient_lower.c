@@ -14,6 +14,7 @@
  * A target with many processors and tiles for it forms queries', keys' and values' gradients in
  * passes of their own, each of which is spread over blocks (attention_gradient_tiles.c). */
 #include "ir/ops/attention/attention_backward.h"
+#include "ir/ops/backward.def"
 #include "ir/ops/check.h"
 
 enum {

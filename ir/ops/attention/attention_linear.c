@@ -14,6 +14,7 @@
  */
 #include "ir/ops/attention/attention_linear.h"
 #include "ir/kernel_build.h"
+#include "ir/ops/attention/attention.def"
 #include "ir/ops/lanes.h"
 #include "ir/ops/require.h"
 

@@ -13,7 +13,10 @@
  *
  * Batches and heads of keys are independent. */
 #include "ir/kernel_build.h"
+#include "ir/op_names.h"
+#include "ir/ops/attention/attention.def"
 #include "ir/ops/attention/attention_linear.h"
+#include "ir/ops/backward.def"
 #include "ir/ops/check.h"
 
 struct backward {

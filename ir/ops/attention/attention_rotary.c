@@ -3,6 +3,7 @@
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
+#include "ir/ops/attention/attention.def"
 #include "ir/ops/attention/attention.h"
 
 struct rotary {

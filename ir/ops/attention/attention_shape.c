@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes and shapes of Attention. */
 #include "ir/infer.h"
+#include "ir/op_names.h"
+#include "ir/ops/attention/attention.def"
 #include "ir/ops/attention/attention.h"
 #include "ir/ops/random/random.h"
 
@@ -11,11 +13,16 @@ int64_t ul_attention_total(const struct ul_attention *attention)
     return attention->past + attention->keys;
 }
 
+bool ul_attention_is_fused(const struct ul_node *node)
+{
+    return node->op == UL_OP_FusedAttention;
+}
+
 uint32_t ul_attention_norms(const struct ul_node *node)
 {
-    bool is_fused = node->op == UL_OP_FusedAttention;
-    return is_fused && node->output_count > UL_ATTENTION_NORMS ? node->outputs[UL_ATTENTION_NORMS]
-                                                               : UL_NONE;
+    return ul_attention_is_fused(node) && node->output_count > UL_ATTENTION_NORMS
+               ? node->outputs[UL_ATTENTION_NORMS]
+               : UL_NONE;
 }
 
 static const char *read_flat(struct ul_attention *a, const struct ul_node *node,
@@ -210,7 +217,7 @@ enum ul_status ul_infer_attention(struct ul_infer *infer)
     int64_t value[] = {a.batch, a.groups, all, a.value_size};
     int64_t scores[] = {a.batch, a.heads, a.queries, all};
     const int64_t *const dims[] = {a.is_flat ? flat : y, key, value, scores};
-    bool is_fused = infer->node->op == UL_OP_FusedAttention;
+    bool is_fused = ul_attention_is_fused(infer->node);
     uint32_t count = infer->node->output_count;
     for (uint32_t o = 0; o < (is_fused ? 1 : count); o++)
         ul_infer_set(infer, o, types[o == 2 ? 2 : 0]->dtype, o == 0 && a.is_flat ? 3 : 4, dims[o]);

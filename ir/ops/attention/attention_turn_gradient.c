@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient rule of FusedRotary. */
 #include "ir/gradient.h"
+#include "ir/op_names.h"
+#include "ir/ops/attention/attention.def"
 #include "ir/ops/attention/attention.h"
 
 /* The pairs of FusedRotary as an axis of two: [rows, 2, pairs], or [rows, pairs, 2]. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "ir/ops/control/control.def"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
 #include "ir/ops/hooks.h"

@@ -6,7 +6,9 @@
  * S
  *
  * and of S those of GridSample. */
+#include "ir/op_names.h"
 #include "ir/ops/check.h"
+#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
 
 enum { X, W, OFFSET, BIAS, MASK };
@@ -120,7 +122,7 @@ static ul_value_id give_filters(const struct deform *d, ul_value_id g)
         5, samples);
 }
 
-static ul_value_id grid_node(const struct deform *d, enum ul_op op, ul_value_id x, ul_value_id g)
+static ul_value_id grid_node(const struct deform *d, ul_op_id op, ul_value_id x, ul_value_id g)
 {
     const ul_value_id inputs[3] = {x, d->grid, g};
     return ul_build_value(&d->gradient->build, op, inputs, 3, NULL);

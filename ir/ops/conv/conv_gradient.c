@@ -7,7 +7,10 @@
  *
  * which is one product: rows are output channels, columns input channels and places of the window,
  * terms images and pixels. A transposed convolution has the roles of x and dy exchanged. */
+#include "ir/op_names.h"
+#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
+#include "ir/ops/training/training.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
@@ -240,8 +243,8 @@ static void set_attributes(struct ul_graph *graph, ul_node_id node, const struct
     ul_node_set_int(graph, node, "group", conv->groups);
 }
 
-static ul_value_id conv_node(struct ul_gradient *gradient, enum ul_op op,
-                             const struct ul_conv *conv, ul_value_id a, ul_value_id b)
+static ul_value_id conv_node(struct ul_gradient *gradient, ul_op_id op, const struct ul_conv *conv,
+                             ul_value_id a, ul_value_id b)
 {
     const ul_value_id inputs[2] = {a, b};
     ul_node_id node = ul_build_node(&gradient->build, op, inputs, 2, 1);

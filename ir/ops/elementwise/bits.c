@@ -4,6 +4,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/hooks.h"
+#include "ir/ops/training/training.def"
 
 enum { BITS = 8 };
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of elementwise operators that the texts in their rows cannot state alone. */
+#include "ir/op_names.h"
+#include "ir/ops/elementwise/elementwise.def"
 #include "ir/ops/hooks.h"
 
 #include <string.h>

@@ -2,6 +2,7 @@
 /* Elementwise operators whose expression depends on more than their operands' numbers. */
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
+#include "ir/ops/elementwise/elementwise.def"
 #include "ir/ops/hooks.h"
 
 #include <math.h>

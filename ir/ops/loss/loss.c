@@ -10,6 +10,8 @@
  * x
  *     - x[c])
  * The gradient of the scores is formed from them alone: sums of exponentials are formed again. */
+#include "ir/ops/loss/loss.def"
+#include "ir/op_names.h"
 #include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"

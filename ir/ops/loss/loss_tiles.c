@@ -11,6 +11,7 @@
  * `ignore_index` the class of rows that do not count. Among equal scores the first class
  * counts as the largest, as in ArgMax. */
 #include "ir/ops/hooks.h"
+#include "ir/ops/loss/loss.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

@@ -10,6 +10,7 @@
  * the loads of the tables.
  */
 #include "ir/ops/hooks.h"
+#include "ir/ops/ml/ml.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

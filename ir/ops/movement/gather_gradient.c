@@ -2,7 +2,10 @@
 /* Gradients of operators that read and write at indexes that are data: the gradient of writing is
  * reading, and that of reading is adding up into zeros. Sums are formed in the order of the updates
  * in memory. */
+#include "ir/op_names.h"
+#include "ir/ops/movement/movement.def"
 #include "ir/ops/movement/movement.h"
+#include "ir/ops/movement/scatter.def"
 #include "ir/training.h"
 
 #include <string.h>
@@ -26,7 +29,7 @@ static ul_value_id scatter(struct ul_gradient *gradient, ul_value_id data, ul_va
                            ul_value_id updates, uint32_t axis, const char *reduction)
 {
     const ul_value_id inputs[3] = {data, indexes, updates};
-    enum ul_op op = axis == UL_NONE ? UL_OP_ScatterND : UL_OP_ScatterElements;
+    ul_op_id op = axis == UL_NONE ? UL_OP_ScatterND : UL_OP_ScatterElements;
     ul_node_id node = ul_build_node(&gradient->build, op, inputs, 3, 1);
     if (axis != UL_NONE)
         ul_node_set_int(gradient->graph, node, "axis", axis);

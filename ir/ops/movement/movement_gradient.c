@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of movements: they go back where the elements came from; where an element was read more
  * than once, they add up. */
+#include "ir/op_names.h"
+#include "ir/ops/movement/movement.def"
 #include "ir/ops/movement/movement.h"
 
 #include <string.h>
@@ -220,7 +222,7 @@ enum ul_status ul_gradient_pad_of(struct ul_gradient *gradient)
 /* ---- Blocks ---- */
 
 /* Each of the two undoes the other. */
-static enum ul_status turn_back(struct ul_gradient *gradient, enum ul_op op)
+static enum ul_status turn_back(struct ul_gradient *gradient, ul_op_id op)
 {
     const struct ul_node *info = ul_gradient_node(gradient);
     int64_t size = ul_node_get_int(info, "blocksize", 1);

@@ -4,7 +4,9 @@
  * The shapes before and after are cut into the shortest groups of dimensions with equal products;
  * indexes and strides then pass group by group, so that untouched dimensions cost no division and
  * a strided input stays a view as long as each group's own strides permit. */
+#include "ir/op_names.h"
 #include "ir/ops/hooks.h"
+#include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

@@ -2,6 +2,7 @@
 /* ScatterElements and ScatterND: one pass copies the data, one applies the updates in order.
  * Updates can only meet along the indexed dimensions; the others run in parallel. Where the indexes
  * are known and all differ, no updates meet, and a device takes all of them at once. */
+#include "ir/ops/movement/scatter.def"
 #include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"

@@ -3,6 +3,7 @@
  * per sample. An element is either the cache's own at the same index, which makes it in place, or
  * the update's. */
 #include "ir/ops/hooks.h"
+#include "ir/ops/movement/scatter.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

@@ -8,6 +8,7 @@
  *
  * Places of a window are numbered by rows, or where it is `turned` by columns. */
 #include "ir/ops/hooks.h"
+#include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

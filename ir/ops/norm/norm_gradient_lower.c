@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of a normalisation's input, as one kernel; see norm_gradient.c. */
+#include "ir/ops/backward.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/kernel_build.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of normalisations that smaller operators can express: by given statistics, by
  * neighbouring channels, by a norm. */
+#include "ir/op_names.h"
+#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/ops/check.h"

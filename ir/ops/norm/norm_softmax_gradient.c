@@ -3,6 +3,9 @@
  *
  *     y = softmax x       dx = y (g - sum of g y)
  *     y = log softmax x   dx = g - exp(y) * sum of g */
+#include "ir/op_names.h"
+#include "ir/ops/backward.def"
+#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/kernel_build.h"
@@ -70,7 +73,7 @@ enum ul_status ul_gradient_softmax(struct ul_gradient *gradient)
 {
     const ul_value_id inputs[2] = {ul_gradient_of(gradient, 0), ul_gradient_output(gradient, 0)};
     bool is_log = ul_gradient_node(gradient)->op == UL_OP_LogSoftmax;
-    enum ul_op op = is_log ? UL_OP_LogSoftmaxGradient : UL_OP_SoftmaxGradient;
+    ul_op_id op = is_log ? UL_OP_LogSoftmaxGradient : UL_OP_SoftmaxGradient;
     ul_node_id node = ul_gradient_begin_like(gradient, op, inputs, 2, 1);
     ul_gradient_give(gradient, 0, ul_build_infer(&gradient->build, node));
     return UL_OK;

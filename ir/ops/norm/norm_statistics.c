@@ -4,7 +4,9 @@
  *
  *     mean, variance = Moments(x)    y = Normalize(x, mean, scale / sqrt(variance + epsilon), bias)
  */
+#include "ir/op_names.h"
 #include "ir/ops/norm/norm.h"
+#include "ir/ops/training/training.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
@@ -226,8 +228,7 @@ struct batch {
     ul_value_id scale, deviation;
 };
 
-static const struct ul_node *maker_of(const struct ul_graph *graph, ul_value_id value,
-                                      enum ul_op op)
+static const struct ul_node *maker_of(const struct ul_graph *graph, ul_value_id value, ul_op_id op)
 {
     const struct ul_value *info = &graph->values[value];
     const struct ul_node *node = info->kind == UL_VALUE_NODE ? &graph->nodes[info->producer] : NULL;

@@ -5,6 +5,7 @@
  *
  * Both sums have the same places and read the same g: they are formed side by side (partials.h), so
  * that g and x are read once and no product is stored. */
+#include "ir/ops/backward.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/kernel_build.h"

@@ -7,6 +7,8 @@
  * lanes the range of lanes for which it is inside is computed, so that inner loops have neither
  * branches nor clamps. */
 #include "ir/ops/pool/pool.h"
+#include "ir/op_names.h"
+#include "ir/ops/pool/pool.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

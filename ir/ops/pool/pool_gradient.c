@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of pooling: each element gets what the windows that hold it pass on. Windows of MaxPool
  * pass it on to the tap that the forward pass found; averages and norms pass it on to all taps. */
+#include "ir/op_names.h"
+#include "ir/ops/backward.def"
+#include "ir/ops/pool/pool.def"
 #include "ir/ops/pool/pool.h"
 
 #include "ir/kernel_build.h"
@@ -131,7 +134,7 @@ void ul_lower_unpool(struct ul_lower *lower, ul_node_id node)
     ul_lanes_close(&lanes);
 }
 
-static ul_value_id unpool(struct ul_gradient *gradient, enum ul_op op, const ul_value_id *inputs,
+static ul_value_id unpool(struct ul_gradient *gradient, ul_op_id op, const ul_value_id *inputs,
                           uint32_t input_count)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));

@@ -4,6 +4,7 @@
  * those outside never, so that a slice combines what the whole does. */
 #include "ir/geometry.h"
 #include "ir/ops/hooks.h"
+#include "ir/ops/pool/pool.def"
 
 static void set_pads(struct ul_split_rule *split, const struct ul_pool *pool, uint32_t d,
                      int64_t begin, int64_t end)

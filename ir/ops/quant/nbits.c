@@ -22,7 +22,9 @@
 #include "ir/gradient.h"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
+#include "ir/op_names.h"
 #include "ir/ops/check.h"
+#include "ir/ops/quant/nbits.def"
 
 #include <math.h>
 

@@ -3,7 +3,9 @@
  * each block along it; Quantize and Dequantize: scales that broadcast. */
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
+#include "ir/op_names.h"
 #include "ir/ops/lanes.h"
+#include "ir/ops/quant/quant.def"
 #include "ir/ops/quant/quant.h"
 #include "ir/ops/require.h"
 

@@ -3,7 +3,9 @@
  * and the element's position, so that no mask is stored, and the backward pass, or a forward pass
  * that runs again, drops the same. A step that evaluates has a key below 0, by which nothing is
  * dropped. */
+#include "ir/op_names.h"
 #include "ir/ops/random/random.h"
+#include "ir/ops/training/training.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

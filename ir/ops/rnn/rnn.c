@@ -32,6 +32,7 @@
 #include "ir/ops/rnn/rnn.h"
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
+#include "ir/ops/rnn/rnn.def"
 
 #include <string.h>
 
@@ -589,7 +590,7 @@ static void choose(struct cell *cell)
     cell->side_count = cell->is_spread && rnn->directions == 2 && same_functions(rnn) ? 2 : 1;
     cell->chunk = chunk_of(cell);
     uint64_t states = (uint64_t)(cell->side_count * rnn->batch * rnn->hidden);
-    bool has_c = cell->node->op == UL_OP_LSTM, has_extra = cell->node->op == UL_OP_GRU;
+    bool has_c = rnn->is_lstm, has_extra = rnn->is_gru;
     uint64_t steps = (uint64_t)(cell->chunk * rnn->gates);
     cell->gates = ul_lower_scratch(cell->lower, cell->dtype, states * steps);
     enum ul_dtype factor = ul_rnn_factor_dtype(cell->node, cell->dtype);

@@ -51,6 +51,7 @@ struct ul_rnn {
     int64_t steps, batch, inputs, hidden, gates; /* gates of `hidden` rows each in W, R and B */
     int64_t directions;
     bool first_is_reverse;                                 /* the only direction runs backwards */
+    bool is_lstm, is_gru;                                  /* or an RNN */
     bool batch_first;                                      /* layout 1 */
     double clip;                                           /* 0: none */
     struct ul_rnn_function functions[2][UL_RNN_FUNCTIONS]; /* by direction */

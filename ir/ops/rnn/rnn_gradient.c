@@ -7,7 +7,10 @@
  *
  * H being the states before each step, C those of the cell that gates peep at. What R sees of a
  * GRU's hidden gate is another gradient, or another state, where it meets the reset gate. */
+#include "ir/op_names.h"
+#include "ir/ops/backward.def"
 #include "ir/ops/check.h"
+#include "ir/ops/rnn/rnn.def"
 #include "ir/ops/rnn/rnn.h"
 
 #include <string.h>
@@ -43,7 +46,7 @@ enum ul_status ul_infer_rnn_gradient(struct ul_infer *infer)
 struct shares {
     struct ul_gradient *gradient;
     struct ul_rnn rnn;
-    enum ul_op op;
+    ul_op_id op;
     ul_value_id x;        /* [steps * batch, inputs], steps first */
     ul_value_id of_x;     /* the sum of the directions */
     ul_value_id of[8][2]; /* by input and direction */
@@ -100,9 +103,9 @@ static ul_node_id begin_kernel(struct shares *s, int64_t d)
     inputs[UL_RNN_PRODUCTS] = products(s, d);
     for (uint32_t i = 0; i < 3; i++)
         inputs[UL_RNN_G_ALL + i] = ul_gradient_of(gradient, i);
-    enum ul_op op = s->op == UL_OP_LSTM  ? UL_OP_LSTMGradient
-                    : s->op == UL_OP_GRU ? UL_OP_GRUGradient
-                                         : UL_OP_RNNGradient;
+    ul_op_id op = s->op == UL_OP_LSTM  ? UL_OP_LSTMGradient
+                  : s->op == UL_OP_GRU ? UL_OP_GRUGradient
+                                       : UL_OP_RNNGradient;
     uint32_t outputs = s->op == UL_OP_RNN ? 3 : 4;
     if (ul_gradient_wanted(gradient, UL_RNN_PEEPHOLE))
         outputs = UL_RNN_OUT_PEEPHOLES + 1;

@@ -9,6 +9,7 @@
  *         dh = of the cell + R^T dgates
  *
  * Weights, biases and X get theirs from dgates by ordinary products (rnn_gradient.c). */
+#include "ir/ops/backward.def"
 #include "ir/ops/check.h"
 #include "ir/ops/rnn/rnn_backward.h"
 
@@ -91,8 +92,8 @@ void ul_lower_rnn_gradient(struct ul_lower *lower, ul_node_id node)
     b.dtype = ul_compute_dtype(types[UL_RNN_X]->dtype);
     b.direction = ul_node_get_int(b.node, "ul_direction", 0);
     b.functions = b.rnn.functions[b.direction];
-    b.is_lstm = b.node->op == UL_OP_LSTMGradient;
-    b.is_gru = b.node->op == UL_OP_GRUGradient;
+    b.is_lstm = b.rnn.is_lstm;
+    b.is_gru = b.rnn.is_gru;
     b.is_linear = ul_node_get_int(b.node, "linear_before_reset", 0) != 0;
     b.is_reverse = b.rnn.first_is_reverse || b.direction == 1;
     make_room(&b);

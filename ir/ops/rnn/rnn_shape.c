@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes and shapes of RNN, GRU and LSTM. */
 #include "ir/infer.h"
+#include "ir/op_names.h"
+#include "ir/ops/rnn/rnn.def"
 #include "ir/ops/rnn/rnn.h"
 
 #include <string.h>
@@ -24,22 +26,22 @@ static const struct {
     {"Softplus", UL_RNN_SOFTPLUS, false, false, 0, 0},
 };
 
-static bool is_lstm(enum ul_op op)
+static bool is_lstm(ul_op_id op)
 {
     return op == UL_OP_LSTM || op == UL_OP_LSTMGradient;
 }
 
-static bool is_gru(enum ul_op op)
+static bool is_gru(ul_op_id op)
 {
     return op == UL_OP_GRU || op == UL_OP_GRUGradient;
 }
 
-static uint32_t functions_of(enum ul_op op)
+static uint32_t functions_of(ul_op_id op)
 {
     return is_lstm(op) ? 3 : is_gru(op) ? 2 : 1;
 }
 
-static int64_t gates_of(enum ul_op op)
+static int64_t gates_of(ul_op_id op)
 {
     return is_lstm(op) ? 4 : is_gru(op) ? 3 : 1;
 }
@@ -140,7 +142,10 @@ const char *ul_rnn_read(struct ul_rnn *rnn, const struct ul_node *node,
                         const struct ul_type *const types[8])
 {
     const struct ul_type *x = types[UL_RNN_X], *r = types[UL_RNN_R];
-    *rnn = (struct ul_rnn){.gates = gates_of(node->op), .directions = 1};
+    *rnn = (struct ul_rnn){.gates = gates_of(node->op),
+                           .directions = 1,
+                           .is_lstm = is_lstm(node->op),
+                           .is_gru = is_gru(node->op)};
     if (x->rank != 3 || r->rank != 3)
         return "X and R must have rank 3";
     rnn->batch_first = ul_node_get_int(node, "layout", 0) != 0;

@@ -2,6 +2,7 @@
 /* Det: the determinant by LU decomposition with partial pivoting, of a copy in scratch, one matrix
  * after the other. */
 #include "ir/ops/hooks.h"
+#include "ir/ops/signal/signal.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

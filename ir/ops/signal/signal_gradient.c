@@ -2,7 +2,9 @@
 /* Gradients of Fourier transforms: transforms the other way. The matrix of a transform is its own
  * transpose, and what is a sum of products with numbers on the unit circle goes back with their
  * conjugates. */
+#include "ir/op_names.h"
 #include "ir/ops/hooks.h"
+#include "ir/ops/signal/signal.def"
 
 #include "ir/ops/check.h"
 

@@ -7,6 +7,7 @@
  * are stable, so that of equal elements the lower index comes first; a NaN counts as larger than
  * every number. Unsorted results are sorted as well. */
 #include "ir/ops/hooks.h"
+#include "ir/ops/sort/sort.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

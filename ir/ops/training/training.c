@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of elementwise operators by the texts in their rows. */
+#include "ir/ops/training/training.def"
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/hooks.h"
@@ -152,8 +153,7 @@ enum ul_status ul_gradient_known(struct ul_gradient *gradient)
         if (!ul_gradient_wanted(gradient, i))
             continue;
         ul_value_id known = ul_gradient_input(gradient, i + 1);
-        ul_gradient_give(gradient, i,
-                         is_one ? known : ul_build_binary(&gradient->build, UL_OP_Mul, known, g));
+        ul_gradient_give(gradient, i, is_one ? known : ul_build_mul(&gradient->build, known, g));
     }
     return UL_OK;
 }

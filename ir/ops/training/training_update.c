@@ -10,6 +10,7 @@
  *      for each element: the new state once more; the parameter by it; the code next to it
  *
  * so that nothing of a block lies in memory but what the step keeps. */
+#include "ir/ops/training/training.def"
 #include "ir/training.h"
 
 #include "ir/kernel_build.h"

@@ -4,7 +4,10 @@
  * the result moves with it. Also the gradient of AffineGrid, whose result is a product with
  * constant places. */
 #include "ir/kernel_build.h"
+#include "ir/op_names.h"
+#include "ir/ops/backward.def"
 #include "ir/ops/check.h"
+#include "ir/ops/vision/vision.def"
 #include "ir/ops/vision/vision.h"
 
 #include <string.h>

@@ -4,7 +4,10 @@
  * element has an effect on lies side by side, so that they are kept as a band:
  *
  *     dx[i] = sum over t of weights[i, t] * g[first[i] + t] */
+#include "ir/op_names.h"
+#include "ir/ops/backward.def"
 #include "ir/ops/vision/resize_plan.h"
+#include "ir/ops/vision/vision.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling inside regions whose corners are data: RoiAlign and MaxRoiPool. A region's batch index
  * and its number of samples are checked at run time. */
+#include "ir/op_names.h"
+#include "ir/ops/backward.def"
+#include "ir/ops/vision/vision.def"
 #include "ir/ops/vision/vision.h"
 
 #include "ir/kernel_build.h"
