@@ -8,8 +8,10 @@
  * steps along the excess of the live sums.
  * Choice: chains in several orders, each into the cheapest bank that has room; then single chains
  * move to a cheaper bank, where others leave it for less. Of few chains a search goes through all
- * choices, and leaves out what the bound says is no better. */
+ * choices, and leaves out what the bound says is no better. Between the two, what lives at a moment
+ * is taken out and filled in again by chance, many times. */
 #include "planner/pack/bank_choice.h"
+#include "planner/model/effort.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,9 +26,13 @@ static double rate_of(const struct ul_plan_bank *bank)
     return bank->bandwidth_mb == 0 ? 0 : 1000.0 / (double)bank->bandwidth_mb;
 }
 
+/* What is longer than a bank is nowhere in it, be it by a part: without that the bound would be
+ * low.
+ */
 static bool may_lie(const struct ul_bank_choice *c, const struct ul_bank_item *item, uint32_t bank)
 {
-    return (bank == 0 || !item->is_first) && (item->is_weights || !c->plan_banks[bank].weights);
+    return item->size_bytes <= c->plan_banks[bank].capacity_bytes &&
+           (bank == 0 || !item->is_first) && (item->is_weights || !c->plan_banks[bank].weights);
 }
 
 /* INFINITY where it may not lie there. */
@@ -266,11 +272,10 @@ static struct keyed *order_make(const struct ul_bank_choice *c, enum order order
 }
 
 /* Each into the cheapest bank that has room. */
-static bool choice_fill(struct ul_bank_choice *c, const struct keyed *keys, bool priced,
-                        uint32_t *banks)
+static bool choice_add(struct ul_bank_choice *c, const struct keyed *keys, uint32_t count,
+                       bool priced, uint32_t *banks)
 {
-    loads_clear(c);
-    for (uint32_t k = 0; k < c->item_count; k++) {
+    for (uint32_t k = 0; k < count; k++) {
         uint32_t i = keys[k].item, best = UL_PLAN_NONE;
         double least = INFINITY;
         for (uint32_t b = 0; b < c->bank_count; b++) {
@@ -361,14 +366,14 @@ static bool choice_exchange(struct ul_bank_choice *c, uint32_t *banks, uint32_t 
     return false;
 }
 
-static void choice_improve(struct ul_bank_choice *c, uint32_t *banks)
+/* At most so many passes over all chains; returns the work. */
+static uint64_t choice_improve(struct ul_bank_choice *c, uint32_t *banks, struct leaving *list,
+                               uint32_t passes)
 {
-    enum { PASSES = 8 };
-    static const uint64_t max_work = 1u << 26;
-    struct leaving *list = UL_NEW_ARRAY(c->arena, struct leaving, (uint64_t)c->item_count + 1);
+    static const uint64_t max_work = 1u << 24;
     uint64_t work = 0;
     bool changes = true;
-    for (uint32_t pass = 0; pass < PASSES && changes; pass++) {
+    for (uint32_t pass = 0; pass < passes && changes; pass++) {
         changes = false;
         for (uint32_t i = 0; i < c->item_count; i++) {
             for (uint32_t b = 0; b < c->bank_count && work < max_work; b++) {
@@ -379,18 +384,67 @@ static void choice_improve(struct ul_bank_choice *c, uint32_t *banks)
             }
         }
     }
+    return work;
+}
+
+/* Takes the chains that live at a moment, or some of them, out of their banks, and fills them in
+ * again in an order by chance; false: one found no room, and all are out of account. */
+static bool choice_shake(struct ul_bank_choice *c, uint32_t *banks, struct keyed *keys,
+                         uint64_t *seed)
+{
+    uint32_t count = 0;
+    uint32_t slot = (uint32_t)(ul_seed_next(seed) % c->slot_count);
+    for (uint32_t i = 0; i < c->item_count; i++) {
+        bool is_there = c->items[i].begin <= slot && slot < c->items[i].end;
+        if (c->items[i].size_bytes == 0 || ul_seed_next(seed) % 8 > (is_there ? 4 : 0))
+            continue;
+        keys[count++] = (struct keyed){.key = ul_seed_unit(seed), .item = i};
+        load_take(c, i, banks[i]);
+    }
+    if (count > 0)
+        qsort(keys, count, sizeof *keys, keyed_compare);
+    return choice_add(c, keys, count, ul_seed_next(seed) % 2 == 0, banks);
+}
+
+/* Goes on from a choice by shakes, each of which is kept where it costs no more. */
+static void choice_anneal(struct ul_bank_choice *c, uint64_t cost)
+{
+    enum { SHAKES = 300 };
+    static const uint64_t max_work = 1u << 23;
+    uint32_t *banks = UL_NEW_ARRAY(c->arena, uint32_t, (uint64_t)c->item_count + 1);
+    struct keyed *keys = UL_NEW_ARRAY(c->arena, struct keyed, (uint64_t)c->item_count + 1);
+    struct leaving *list = UL_NEW_ARRAY(c->arena, struct leaving, (uint64_t)c->item_count + 1);
+    uint64_t seed = 1, work = 0;
+    for (uint32_t i = 0; i < SHAKES && cost > c->bound && work < max_work; i++) {
+        memcpy(banks, c->banks, c->item_count * sizeof *banks);
+        loads_clear(c);
+        for (uint32_t k = 0; k < c->item_count; k++)
+            load_add(c, k, banks[k]);
+        work += (uint64_t)c->item_count * 2 * c->bank_count + c->slot_count;
+        if (!choice_shake(c, banks, keys, &seed))
+            continue;
+        work += choice_improve(c, banks, list, 2);
+        uint64_t other = ul_bank_choice_cost(c, banks);
+        if (other > cost)
+            continue;
+        memcpy(c->banks, banks, c->item_count * sizeof *banks);
+        cost = other;
+    }
 }
 
 bool ul_bank_choice_find(struct ul_bank_choice *choice)
 {
     uint32_t *banks = UL_NEW_ARRAY(choice->arena, uint32_t, (uint64_t)choice->item_count + 1);
+    struct leaving *list =
+        UL_NEW_ARRAY(choice->arena, struct leaving, (uint64_t)choice->item_count + 1);
     uint64_t best = UINT64_MAX;
     bool found = false;
     for (uint32_t order = 0; order < ORDER_COUNT; order++) {
         const struct keyed *keys = order_make(choice, (enum order)order);
-        if (!choice_fill(choice, keys, order == BY_PRICE, banks))
+        loads_clear(choice);
+        if (!choice_add(choice, keys, choice->item_count, order == BY_PRICE, banks))
             continue;
-        choice_improve(choice, banks);
+        (void)choice_improve(choice, banks, list, 8);
         uint64_t cost = ul_bank_choice_cost(choice, banks);
         if (found && cost >= best)
             continue;
@@ -398,12 +452,14 @@ bool ul_bank_choice_find(struct ul_bank_choice *choice)
         best = cost;
         found = true;
     }
+    if (found && choice->item_count > 0 && !choice->is_hasty && choice->bound > 0)
+        choice_anneal(choice, best);
     return found;
 }
 
 /* ---- All choices ---- */
 
-enum { FEW_ITEMS = 40 };
+enum { FEW_ITEMS = 120 };
 
 struct enumeration {
     struct ul_bank_choice *c;
@@ -494,7 +550,9 @@ void ul_bank_choice_begin(struct ul_bank_choice *choice)
         UL_NEW_ARRAY(choice->arena, uint64_t, (size_t)choice->bank_count * choice->slot_count + 1);
     for (uint32_t b = 0; b < choice->bank_count; b++)
         choice->capacity_bytes[b] = choice->plan_banks[b].capacity_bytes;
-    if (ul_bank_choice_find(choice))
+    if (choice->is_hasty)
+        return;
+    if (ul_bank_choice_find(choice)) /* without a bound: in haste */
         most = (double)ul_bank_choice_cost(choice, choice->banks);
     bound_find(choice, most > 0 ? most : 1);
 }

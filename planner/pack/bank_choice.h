@@ -28,6 +28,7 @@ struct ul_bank_choice {
     double *prices;      /* per bank and slot, before it: what a byte costs beside its moves */
     double prices_total; /* what all capacities are worth at these */
     uint64_t *loads;     /* per bank and slot: of what is chosen */
+    bool is_hasty;       /* any choice does, and no bound is asked for */
 };
 
 /* Sets capacities, slots and the bound. */

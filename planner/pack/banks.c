@@ -151,28 +151,31 @@ struct leaf {
     struct layout *layout;
     struct packed *best;
     bool is_sure; /* no choice was refused that a better packer might take */
+    uint32_t refused_count;
     enum ul_status status;
 };
 
 /* A choice whose live sums fit, of less cost than the best. */
 static bool leaf_take(void *context, const uint32_t *banks)
 {
-    enum { LEAF_WORK = 1 << 16 };
+    enum { LEAF_WORK = 1 << 16, MAX_REFUSED = 24 };
     struct leaf *leaf = context;
     struct packed packed = {.exists = false};
-    if (leaf->status == UL_OK)
+    if (leaf->status == UL_OK && leaf->refused_count++ < MAX_REFUSED)
         leaf->status = choice_pack(leaf->layout, banks, LEAF_WORK, &packed);
     if (!packed.exists)
         leaf->is_sure = false;
-    else
+    if (packed.exists) {
         *leaf->best = packed;
+        leaf->refused_count = 0;
+    }
     return packed.exists;
 }
 
 /* All choices of a few chains, as far as bounds leave them. */
 static enum ul_status packed_improve(struct layout *l, struct packed *best)
 {
-    enum { NODES = 1 << 17 };
+    enum { NODES = 1 << 18 };
     struct leaf leaf = {.layout = l, .best = best, .is_sure = true};
     for (uint32_t b = 0; b < l->problem->bank_count; b++)
         l->choice.capacity_bytes[b] = l->problem->banks[b].capacity_bytes;
@@ -195,7 +198,7 @@ static enum ul_status layout_find(struct layout *l, struct packed *best)
     items_make(l);
     ul_bank_choice_begin(&l->choice);
     UL_TRY(packed_find(l, best));
-    if (best->exists && best->cost == l->choice.bound)
+    if (l->choice.is_hasty || (best->exists && best->cost == l->choice.bound))
         return UL_OK;
     return packed_improve(l, best);
 }
@@ -261,6 +264,7 @@ static enum ul_status taken_with(const struct layout *from, uint32_t bank, uint6
     banks[bank].capacity_bytes = capacity_bytes;
     problem.banks = banks;
     l.problem = &problem;
+    l.choice.is_hasty = true;
     UL_TRY(layout_find(&l, &best));
     *taken_bytes = best.exists ? best.size_bytes[bank] : 0;
     return UL_OK;
