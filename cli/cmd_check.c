@@ -23,10 +23,7 @@ static enum ul_status read_plan(struct ul_compile *compile, const struct ul_prob
                                 : read_json(compile, problem, text, (size_t)file.size_bytes);
     if (status == UL_OK)
         status = ul_plan_check(&compile->keep, problem, &compile->plan, &compile->diag);
-    ul_file_unmap(&file);
-    if (status != UL_OK)
-        ul_diag_prefix(&compile->diag, path);
-    return status;
+    return ul_file_close(&file, path, status, &compile->diag);
 }
 
 static enum ul_status check_models(struct ul_compile *compile, const struct ul_texts *models,

@@ -11,7 +11,7 @@ enum ul_status ul_compile_check_options(struct ul_compile *compile) UL_MUST_CHEC
 /* fit.c: whether there is a budget, or a device with its memory. */
 bool ul_compile_has_budget(const struct ul_compile_options *options);
 
-/* progress.c: tells the caller what is going on; NULL: it has ended. */
+/* load.c: tells the caller what is going on; NULL: it has ended. */
 void ul_compile_progress(const struct ul_compile *compile, const char *what);
 
 /* resolve.c: the program's settings from the options; fills in open options that a plan has to
@@ -45,61 +45,6 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile) UL_MUST_CHEC
 void ul_compile_describe_trained(struct ul_compile *compile);
 /* describe.c: a plan's facts on the process. */
 void ul_compile_describe_process(const struct ul_footprint *footprint, struct ul_saved *facts);
-
-/* trial.c: compiles of the same model with edited options, to learn what their plans take. */
-struct ul_trial {
-    const char *what; /* what is tried, for the progress */
-    const char *path; /* path of its model; NULL: the one that the call names */
-    struct ul_option_edits edits;
-    /* Called before it is built, such as ul_compile_find_largest; or NULL. */
-    enum ul_status (*prepare)(struct ul_compile *other, const char *model_path);
-    /* The results. */
-    struct ul_diag diag; /* UL_NO_FIT is an answer */
-    bool has_batch_statistics;
-    bool repeats; /* it takes more time than a plan without a budget */
-    char model_sha256[65];
-    struct ul_report_case result;
-};
-/* UL_USAGE where the option, which needs trials of each `what`, has a plan already, or a model that
- * can be read only once. */
-enum ul_status ul_compile_check_trials(struct ul_compile *compile, const char *option,
-                                       const char *each, const char *model_path) UL_MUST_CHECK;
-/* Compiles and plans one trial; its texts live in the compile's arena. */
-enum ul_status ul_compile_try(struct ul_compile *compile, const char *model_path,
-                              struct ul_trial *trial) UL_MUST_CHECK;
-/* Makes many trials, in parallel on the cores of this machine. Each result has its status. */
-void ul_compile_try_all(struct ul_compile *compile, const char *model_path, struct ul_trial *trials,
-                        uint32_t count);
-
-/* tries.c: what may be tried to make a plan smaller, one row for each; the last row has no kind. */
-struct ul_variants;
-enum ul_try_bits { UL_BITS_CHANGE, UL_BITS_KEPT, UL_BITS_KEPT_IN_F32 };
-/* APPLIED: the plan has it, and the plan without it is tried. Under a budget that plan is made
- * smaller by other means, which says nothing about this one. OPEN, GIVEN: the caller gave the
- * option no value, or a value. */
-enum ul_try_when { UL_TRY_ALWAYS, UL_TRY_APPLIED, UL_TRY_OPEN, UL_TRY_GIVEN };
-struct ul_try {
-    const char *kind;      /* its name in reports */
-    const char *option;    /* the option for it */
-    const char *value;     /* as in an edit */
-    enum ul_try_bits bits; /* whether results keep their bits */
-    enum ul_try_when when;
-    bool (*applies)(const struct ul_compile *compile); /* NULL: always */
-    /* Instead of `value`, makes edits number `index`; false: there are none. */
-    bool (*edit)(const struct ul_compile *compile, const struct ul_option *option, uint32_t index,
-                 struct ul_arena *arena, struct ul_option_edits *edits);
-    /* Adds plans of other programs to the compile's ladder; NULL: the row is about options. */
-    enum ul_status (*vary)(struct ul_variants *variants);
-};
-extern const struct ul_try ul_tries[];
-/* The edits of a row of options, from 0 on; false: there are none of that number. */
-bool ul_try_edit(const struct ul_compile *compile, const struct ul_try *row, uint32_t index,
-                 struct ul_arena *arena, struct ul_option_edits *edits);
-
-/* micro_batches.c: where --micro-batches leaves it open, sets the number of micro-batches with the
- * least predicted time within the budget. */
-enum ul_status ul_compile_find_parts(struct ul_compile *compile,
-                                     const char *model_path) UL_MUST_CHECK;
 
 /* settle.c: what the model's operators show about open dimensions; "": nothing. The sizes are added
  * to the options, with which the model has not been loaded yet. */
@@ -152,7 +97,7 @@ enum ul_status ul_compile_join_roots(struct ul_compile *compile,
 enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
                                       struct ul_program_options *program) UL_MUST_CHECK;
 
-/* toolkit.c: fills in options for targets whose programs find their libraries at their start. */
+/* compiler.c: fills in options for targets whose programs find their libraries at their start. */
 enum ul_status ul_compile_resolve_toolkit(struct ul_compile *compile,
                                           struct ul_program_options *program) UL_MUST_CHECK;
 

@@ -34,6 +34,7 @@ enum { TIGHT_VALUES = 1, TIGHT_NOTES, TIGHT_BOUNDS, TIGHTEST };
 
 static double in_unit(const struct summary *summary, uint64_t bytes)
 {
+    UL_ASSERT(summary->unit.bytes > 0);
     return (double)bytes / summary->unit.bytes;
 }
 
@@ -1002,8 +1003,7 @@ static void put_libraries(struct summary *summary)
         where = ul_arena_printf(arena, ", %s where that lies free", exact(summary, free_bytes));
     put_folded(summary,
                ul_arena_printf(arena, "Library calls: at most %s of workspace each%s, cuDNN %s%s.",
-                               exact(summary, bytes), where,
-                               cudnn[0] == '\0' ? "not found" : name_of(summary, cudnn),
+                               exact(summary, bytes), where, name_of(summary, cudnn),
                                ul_saved_option(summary->saved, "tf32") != NULL ? ", factors in TF32"
                                                                                : ""));
 }

@@ -105,6 +105,13 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
     ul_text_printf(emitter->text, "    ul_offload_wait(run, %u);\n", number);
 }
 
+/* Each step is done where it begins. */
+static void put_join(struct ul_emitter *emitter, uint32_t position, bool joins)
+{
+    UL_ASSERT(!joins);
+    ul_text_printf(emitter->text, "    UL_STEP(run, %u);\n", position);
+}
+
 /* A function for each entry point that has steps. */
 static void put_entries(struct ul_emitter *emitter)
 {
@@ -141,26 +148,6 @@ static void put_kernels(struct ul_emitter *emitter)
 static const char *offload_argument(const struct ul_emitter *emitter)
 {
     return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
-}
-
-/* The functions that run a root. */
-static void put_run(struct ul_emitter *emitter)
-{
-    const char *prefix = ul_emit_root_prefix(emitter), *model = ul_emit_root_model(emitter);
-    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
-    ul_text_printf(emitter->text,
-                   "int %s_run(void *arena, const void *const *from, void *const *to,\n"
-                   "    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_run_entry(&%s, %u, arena, 0, from, to, NULL, NULL, "
-                   "failure);\n}\n\n",
-                   prefix, model, ul_emit_root_entry(emitter, UL_PROGRAM_RUN));
-    if (emitter->program->entries[set_up].input_count > 0)
-        ul_text_printf(emitter->text,
-                       "int %s_set_up(void *arena, const void *const *from, "
-                       "struct ul_failure *failure)\n{\n"
-                       "    return (int)ul_run_entry(&%s, %u, arena, 0, from, NULL, NULL, NULL, "
-                       "failure);\n}\n\n",
-                       prefix, model, set_up);
 }
 
 /* The memories as parameters: "void *dtcm, size_t dtcm_bytes, ". */
@@ -213,10 +200,10 @@ static void put_functions(struct ul_emitter *emitter)
                        "failure);\n}\n\n",
                        prefix, offload_argument(emitter), model,
                        emitter->transfer_count > 0 ? "offload" : "NULL");
-    ul_emit_each_root(emitter, put_run);
+    ul_emit_each_root(emitter, ul_emit_root_functions);
     ul_text_printf(text, "void %s_done(void *arena)\n{\n    ul_run_done(&%s, arena);\n}\n", prefix,
                    model);
-    ul_emit_training_functions(emitter, "void *arena");
+    ul_emit_training_functions(emitter);
 }
 
 static void put_body(struct ul_emitter *emitter)
@@ -316,7 +303,7 @@ static void put_begin(struct ul_emitter *emitter)
                    "int %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
                    big, big,
-                   emitter->needs_library
+                   emitter->library != NULL
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
                    prefix, offload_argument(emitter));
@@ -342,12 +329,11 @@ static void put_run_text(struct ul_emitter *emitter)
         " * thread-safe for each arena. */\n"
         "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n%s%s",
-        emitter->needs_library
+        emitter->library != NULL
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
-        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter, "void *arena"),
-        ul_emit_training_text(emitter, "void *arena"));
+        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter), ul_emit_training_text(emitter));
 }
 
 static void put_model_h(struct ul_emitter *emitter)
@@ -403,37 +389,29 @@ static void put_rom(struct ul_emitter *emitter)
                                ".section .note.GNU-stack,\"\",%progbits\n#endif\n");
 }
 
-/* The sources of the runtime that are compiled for the processor, like model.c. */
-static const char *native_sources(const struct ul_emitter *emitter)
-{
-    bool winograd = ul_emit_has_winograd(emitter), nbits = ul_emit_has_nbits(emitter);
-    bool posts = winograd || nbits || ul_emit_has_tails(emitter);
-    return ul_arena_printf(emitter->arena, "%s%s%s", nbits ? " ul_nbits.c" : "",
-                           posts ? " ul_posts.c" : "", winograd ? " ul_winograd.c" : "");
-}
-
 static struct ul_emit_build build(const struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
-    bool calls = emitter->needs_library;
+    const struct ul_target_library *library = emitter->library;
+    const char *native = ul_emit_library_files(emitter, true);
     return (struct ul_emit_build){
         .behind_archive = "",
         .behind_archive_cmake = "",
-        .native = ul_arena_printf(emitter->arena, "%s.c%s", ul_emit_stem(emitter),
-                                  native_sources(emitter)),
-        .plain = calls ? "library.c ul_dnnl.c" : "library.c",
+        .native = ul_arena_printf(emitter->arena, "%s.c%s", ul_emit_stem(emitter), native),
+        .plain =
+            ul_arena_printf(emitter->arena, "library.c%s", ul_emit_library_files(emitter, false)),
         .assembly = emitter->program->options.weights_rom ? "rom.S"
                     : ul_emit_has_weights_inside(emitter) ? "weights.S"
                                                           : "",
         .devices = "",
-        .own = native_sources(emitter),
+        .own = native,
         .flags = "-fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=off -fno-math-errno "
                  "-fno-trapping-math",
-        .cflags = calls ? options->onednn_cflags : "",
-        .libraries =
-            calls ? ul_arena_printf(emitter->arena, "%s -ldnnl -fopenmp -lm", options->onednn_libs)
-                  : " -lm",
-        .has_threads = emitter->program->options.thread_count > 1 || calls};
+        .cflags = library != NULL ? options->library_cflags : "",
+        .libraries = library != NULL ? ul_arena_printf(emitter->arena, "%s%s -lm",
+                                                       options->library_links, library->links)
+                                     : " -lm",
+        .has_threads = emitter->program->options.thread_count > 1 || library != NULL};
 }
 
 /* Lines of a Makefile: flags of `objects`, those of the runtime's own calls, beside those of
@@ -545,28 +523,18 @@ static void put_makefile(struct ul_emitter *emitter)
 
 /* ---- Hooks of the emitter ---- */
 
+static void put_entry(struct ul_emitter *emitter, const char *model, uint32_t entry, const char *to)
+{
+    ul_text_printf(emitter->text, "ul_run_entry(&%s, %u, arena, 0, from, %s, NULL, NULL, failure)",
+                   model, entry, to);
+}
+
 static void put_runner(struct ul_emitter *emitter)
 {
     static const char library[] = "library"; /* in struct ul_model, and what it points to */
     ul_text_put(emitter->text, "    .isa = UL_ISA_COMPILED,\n");
-    if (emitter->needs_library)
+    if (emitter->library != NULL)
         ul_text_printf(emitter->text, "    .%s = &%s,\n", library, library);
-}
-
-/* Whether it takes a file of the runtime: for calls of oneDNN, and for what we do before and after
- * them. */
-static bool takes_file(const struct ul_emitter *emitter, const char *name)
-{
-    bool winograd = ul_emit_has_winograd(emitter);
-    if (strncmp(name, "ul_dnnl", 7) == 0)
-        return emitter->needs_library;
-    if (strcmp(name, "ul_winograd.c") == 0)
-        return winograd;
-    if (strcmp(name, "ul_nbits.c") == 0)
-        return ul_emit_has_nbits(emitter);
-    if (strcmp(name, "ul_posts.c") == 0)
-        return winograd || ul_emit_has_nbits(emitter) || ul_emit_has_tails(emitter);
-    return true;
 }
 
 enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *program,
@@ -586,11 +554,13 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                                                      .put_step = put_step,
                                                      .put_transfer = put_transfer,
                                                      .put_wait = put_wait,
+                                                     .put_join = put_join,
                                                      .put_branch = put_branch,
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_c_put_library,
                                                      .put_runner = put_runner,
-                                                     .takes_file = takes_file,
+                                                     .handle = "void *arena",
+                                                     .put_entry = put_entry,
                                                      .build = build};
     return ul_emit_folder(arena, &language, program, plan, options, directory, diag);
 }

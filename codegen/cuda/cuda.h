@@ -44,10 +44,8 @@ void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel
  * once. */
 #define UL_CUDA_ATTEND_JOINED 128
 
-enum ul_status ul_cuda_open_library(struct ul_arena *arena,
-                                    const struct ul_program_options *options,
-                                    const struct ul_target_library **library,
-                                    struct ul_diag *diag) UL_MUST_CHECK;
+extern const struct ul_target_library ul_cublaslt_library;
+extern const struct ul_target_library ul_cudnn_library;
 
 /* emit_cuda.c */
 

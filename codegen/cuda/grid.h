@@ -227,16 +227,16 @@ void ul_grid_gather(struct ul_grid *grid, const struct ul_kernel *kernel,
 /* The launch that contains the phase, or NULL. */
 const struct ul_together *ul_grid_find_together(const struct ul_grid *grid, uint32_t phase);
 
-/* grid_follow.c, for grid.c: which phases are in the launch of the one before them. */
+/* grid_follow.c, for grid.c: decides which phases are in the launch of the phase before them. */
 void ul_grid_follow(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,
                     const struct ul_profile_device *device, struct ul_arena *arena);
-/* The groups of a launch's blocks, of a phase that is followed. */
+/* The groups of a launch's blocks, for a phase that is followed. */
 int64_t ul_phase_groups(const struct ul_phase *phase);
 /* Bits that count the blocks of a group: 4, 8, 16 or 32. */
 uint32_t ul_phase_counter_bits(const struct ul_phase *phase);
-/* The most of any launch. */
+/* The most words of any launch. */
 uint32_t ul_grid_counter_words(const struct ul_grid *grid);
-/* Phases of the launch that begins with this one. */
+/* How many phases the launch has that begins with this one. */
 uint32_t ul_phase_span(const struct ul_phase *phase);
 
 /* narrow.c: by variable, whether it is declared with 32 bits. */
@@ -244,11 +244,11 @@ const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena);
 
 /* grid_fold.c, for grid.c */
 
-/* Finds folds as wide as the phase's team, and sets their modes; `uses`: of each buffer in the
- * whole kernel. */
+/* Finds folds as wide as the phase's team, and sets their modes; `uses` counts those of each buffer
+ * in the whole kernel. */
 void ul_grid_find_folds(struct ul_phase *phase, const struct ul_kernel *kernel,
                         const uint32_t *uses, struct ul_arena *arena);
-/* Of the widest fold among statements; 0: there is none. */
+/* The width of the widest fold among statements; 0: there is none. */
 int64_t ul_grid_fold_width(const struct ul_kernel *kernel, ul_ks first, ul_ks end);
 
 #endif

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which threads of a team touch which elements, and so where the team must wait for itself.
+/* Finds which threads of a team touch which elements, and where the team must wait for itself.
  *
- * Method: statements are walked in the order in which they run, loops twice; what was accessed
- * since the last barrier is kept, and a barrier is put before a statement that touches what another
- * thread wrote, or writes what another thread touched. Who touches an element is read off its
- * index: with round f of a strided loop run by thread f modulo T,
+ * Method: statements are walked in the order in which they run, loops twice; accesses since the
+ * last barrier are kept, and a barrier is put before a statement that touches what another thread
+ * wrote, or writes what another thread touched. The index of an element shows the thread that
+ * touches it: with round f of a strided loop run by thread f modulo T,
  *
  *     for f strided: b[f] = ...        thread f mod T
  *     for r: for f strided: b[64 r + f]    the same, T being 32: 64 r is a multiple of it
  *
- * and two accesses whose indexes agree in everything else are by the same thread. An array that all
- * threads touch so, and each at one element, needs no memory that is shared.
- * Left undone: rounds that a thread takes several of at once, which belong to nobody; elements
- * apart in memory (two rows of one buffer) count as the same. */
+ * and two accesses whose indexes agree in everything else are by the same thread. An array of which
+ * each thread touches one element needs no shared memory. Left undone: nests of which a thread
+ * takes several rounds at once, which belong to no thread; distinct elements (two rows of one
+ * buffer) count as the same. */
 #include "codegen/cuda/grid.h"
 
 #include "codegen/kernel/touch.h"
@@ -24,8 +24,8 @@ enum { MAX_TERMS = 12 };
 
 enum who { WHO_ALL, WHO_FIRST, WHO_STRIDED };
 
-/* An index as a sum: what is the same for the whole item, what changes from round to round of
- * loops that all threads walk (only the divisor that its parts have in common), a constant, and the
+/* An index as a sum: terms that are the same for the whole item; terms that change from round to
+ * round of loops that all threads walk (only their common divisor is kept); a constant; and the
  * round of the strided loop. */
 struct owner {
     bool is_known;
@@ -59,10 +59,10 @@ struct finder {
     ul_ks *definitions; /* by variable: its LET, or UL_NONE */
     uint8_t *depths;    /* by variable: enum depth of the loop that makes it */
     const struct ul_nest *nest;
-    uint32_t walked; /* loops around */
+    uint32_t walked; /* loops around it */
     struct accesses pending;
-    struct accesses *breaks; /* of the innermost walked loop */
-    struct accesses all;     /* of the whole phase, to find registers */
+    struct accesses *breaks; /* in the innermost walked loop */
+    struct accesses all;     /* in the whole phase, to find registers */
 };
 
 /* ---- Aliases ---- */
@@ -74,7 +74,7 @@ static bool same_shape(const struct ul_kernel *kernel, uint32_t a, uint32_t b)
            ul_dtype_get(x->dtype)->size_bytes == ul_dtype_get(y->dtype)->size_bytes;
 }
 
-/* An output may lie on an input as large as it is, and so on every other view of that. */
+/* An output may overlap an input of the same size, and so every other view of that. */
 bool ul_may_alias(const struct ul_kernel *kernel, uint32_t a, uint32_t b)
 {
     const struct ul_buffer *x = &kernel->buffers[a], *y = &kernel->buffers[b];
@@ -103,19 +103,7 @@ bool ul_same_elements(const struct ul_kernel *kernel, uint32_t a, uint32_t b)
 
 /* ---- Owners ---- */
 
-static int64_t divisor_of(int64_t a, int64_t b)
-{
-    a = a < 0 ? -a : a;
-    b = b < 0 ? -b : b;
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* The deepest of what an expression is made of; DEPTH_STRIDED as well where it cannot be told. */
+/* The deepest part of an expression; DEPTH_STRIDED also where it is not known. */
 static enum depth depth_of(const struct finder *f, ul_kx id)
 {
     const struct ul_kx_data *expr = &f->kernel->exprs[id];
@@ -200,8 +188,8 @@ static void add_index(const struct finder *f, struct owner *owner, int64_t *stri
     }
 }
 
-/* Parts that change from round to round of walked loops count by what divides them; two that
- * cancel each other are gone. */
+/* Parts that change from round to round of walked loops count by their divisor; two that cancel are
+ * removed. */
 static void sort_terms(const struct finder *f, struct owner *owner)
 {
     uint32_t kept = 0;
@@ -209,7 +197,7 @@ static void sort_terms(const struct finder *f, struct owner *owner)
         if (owner->factors[i] == 0)
             continue;
         if (depth_of(f, owner->terms[i]) == DEPTH_WALKED) {
-            owner->divisor = divisor_of(owner->divisor, owner->factors[i]);
+            owner->divisor = ul_gcd(owner->divisor, owner->factors[i]);
             continue;
         }
         owner->terms[kept] = owner->terms[i];
@@ -237,7 +225,7 @@ static struct owner owner_of(const struct finder *f, ul_kx index)
     return owner;
 }
 
-/* Is what both touch touched by one thread? */
+/* Whether one thread touches all elements that both touch. */
 static bool same_thread(const struct finder *f, const struct access *a, const struct access *b)
 {
     const struct owner *x = &a->owner, *y = &b->owner;
@@ -248,11 +236,11 @@ static bool same_thread(const struct finder *f, const struct access *a, const st
         memcmp(x->terms, y->terms, x->term_count * sizeof *x->terms) != 0 ||
         memcmp(x->factors, y->factors, x->term_count * sizeof *x->factors) != 0)
         return false;
-    int64_t divisor = divisor_of(x->divisor, y->divisor);
+    int64_t divisor = ul_gcd(x->divisor, y->divisor);
     int64_t apart = x->constant - y->constant;
     if (divisor == 0 && apart == 0)
         return true;
-    /* Rounds of one nest fall between two multiples of what divides the rest. */
+    /* Rounds of one nest fall between two multiples of the divisor of the rest. */
     if (x->is_one_round && y->is_one_round && apart == 0 && divisor >= x->reach &&
         divisor >= y->reach)
         return true;
@@ -321,7 +309,7 @@ static void add_operand(struct finder *f, struct accesses *to, const struct ul_o
         add_loads(f, to, WHO_STRIDED, operand->bounds[i].at.base);
 }
 
-/* All that a list does, by whoever runs it. */
+/* All accesses of a list, by the threads that run it. */
 static void add_list(struct finder *f, struct accesses *to, enum who who, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE; id = f->kernel->stmts[id].next) {
@@ -333,7 +321,7 @@ static void add_list(struct finder *f, struct accesses *to, enum who who, ul_ks 
         if (stmt->kind == UL_KS_FOR)
             f->depths[stmt->var] = DEPTH_STRIDED;
         if (stmt->kind == UL_KS_LET)
-            f->depths[stmt->var] = DEPTH_STRIDED; /* where its value does not tell */
+            f->depths[stmt->var] = DEPTH_STRIDED; /* where its value does not show it */
         if (stmt->kind == UL_KS_CONTRACT) {
             add_operand(f, to, &f->kernel->contractions[stmt->contraction].a);
             add_operand(f, to, &f->kernel->contractions[stmt->contraction].b);
@@ -361,7 +349,7 @@ static void add_nest(struct finder *f, struct accesses *to, const struct ul_nest
     f->nest = NULL;
 }
 
-/* The accesses of a statement as a whole: of a walked loop or a branch only of its head. */
+/* The accesses of a statement as a whole; for a walked loop or a branch only those of its head. */
 static void add_statement(struct finder *f, struct accesses *to, ul_ks id)
 {
     const struct ul_ks_data *stmt = &f->kernel->stmts[id];
@@ -430,7 +418,7 @@ static void walk_loop(struct finder *f, const struct ul_ks_data *stmt)
     walk_list(f, stmt->body, UL_NONE);
     f->walked--;
     f->breaks = outer;
-    join(f, &f->pending, &before); /* no round */
+    join(f, &f->pending, &before); /* the loop may have no round */
     join(f, &f->pending, &breaks);
 }
 
@@ -488,7 +476,7 @@ static void finder_init(struct finder *f, struct ul_phase *phase, const struct u
     }
 }
 
-/* Each element of the array is touched by one thread, which touches no other. */
+/* Whether one thread touches each element of the array, and no thread touches two. */
 static bool is_register(const struct finder *f, uint32_t buffer)
 {
     const struct access *first = NULL;

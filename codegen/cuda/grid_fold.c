@@ -4,9 +4,9 @@
  *     for j < 16: p[j] = p[j] + p[j + 16]
  *     for j < 8:  p[j] = p[j] + p[j + 8]  ...  down to p[0]
  *
- * where the team has as many threads as the array has elements, each with its own in a register:
- * then the team folds registers, and every thread has the total. The order of additions is the
- * team's: a fixed tree. Found where nobody reads anything but p[0] after it. */
+ * where the team has as many threads as the array has elements, each in a thread's register: then
+ * the team folds registers, and every thread has the total. The order of additions is the team's, a
+ * fixed tree. The fold is found only where nothing other than p[0] is read after it. */
 #include "codegen/cuda/grid.h"
 #include "ir/kernel_build.h"
 
@@ -38,7 +38,7 @@ static bool is_load(const struct folder *f, ul_kx id, uint32_t buffer, uint32_t 
            number == offset;
 }
 
-/* Is the statement a step of a fold? */
+/* Whether the statement is a step of a fold. */
 static bool match_step(const struct folder *f, ul_ks id, struct ul_grid_fold *fold)
 {
     int64_t half;
@@ -61,7 +61,7 @@ static bool match_step(const struct folder *f, ul_ks id, struct ul_grid_fold *fo
            is_load(f, value->b, store->buffer, var, half);
 }
 
-/* The statement behind a whole fold that begins here, or `id` itself. */
+/* The statement after a complete fold that begins here, or `id` itself. */
 static ul_ks match_fold(const struct folder *f, ul_ks id, struct ul_grid_fold *fold)
 {
     struct ul_grid_fold step;
@@ -102,14 +102,15 @@ static bool count_loads(const struct folder *f, ul_kx id, uint32_t buffer, bool 
     return ul_kx_operand_count(expr->op) < 3 || count_loads(f, expr->c, buffer, after, count);
 }
 
-/* What stands before the fold touches elements by lanes, what stands after it reads element 0. */
+/* Statements before the fold must touch elements by lanes; statements after it must read element
+ * 0. */
 static bool count_list(const struct folder *f, ul_ks first, ul_ks end, uint32_t buffer, bool after,
                        uint32_t *count)
 {
     for (ul_ks id = first; id != end; id = stmt_get(f, id)->next) {
         const struct ul_ks_data *stmt = stmt_get(f, id);
         if (stmt->kind == UL_KS_CONTRACT)
-            continue; /* what it touches is not counted, and so is missing */
+            continue; /* its accesses are not counted, and so are missing */
         if (stmt->kind == UL_KS_STORE && stmt->buffer == buffer) {
             (*count)++;
             if (after)

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Phases in the launch of the one before them.
  *
- * Problem: a long sum comes in parts, each a thread's or a block's, and to add up the parts is so
- * little that its launch takes longer than it does. Method: blocks are counted as they end, and the
- * last one goes on. Where the parts of an output are those of some blocks alone, these are a group
- * with a counter of its own, and its last block goes on with the outputs of the group:
+ * Problem: a long sum comes in parts, one for each thread or block, and adding the parts takes less
+ * time than its launch. Method: blocks are counted as they end, and the last one continues. Where
+ * only some blocks have parts of an output, these are a group with a counter of its own, and its
+ * last block continues with the outputs of the group:
  *
  *     part    outputs  0 .. 127   128 .. 255   256 .. 383
  *       0              block 0    block 1      block 2
  *       1              block 3    block 4      block 5
  *                      group 0    group 1      group 2
  *
- * All parts are there before one of them is read, and they are added up in the order that they
- * always have, whichever block is the last. A phase follows where the last block of a group takes
- * hardly longer than a launch of its own would: blocks get more threads or fewer outputs for that.
- * Left undone: phases of contractions, and more than one that follows. */
+ * All parts are complete before one of them is read, and they are always added in the same order,
+ * whichever block is the last. A phase follows where the last block of a group takes hardly longer
+ * than a launch of its own: blocks get more threads or fewer outputs for that. Left undone: phases
+ * of contractions, and more than one that follows. */
 #include "codegen/cuda/grid.h"
 #include "codegen/kernel/touch.h"
 #include "codegen/program/program.h"
 #include "ir/kernel_build.h"
 
 enum {
-    BLOCK = 128,       /* threads of a block that may get more, */
-    MAX_THREADS = 512, /* up to so many */
-    MIN_WIDTH = 16,    /* outputs side by side, so that memory is read in whole sectors */
+    BLOCK = 128,       /* threads of a block that may get more */
+    MAX_THREADS = 512, /* at most so many */
+    MIN_WIDTH = 16,    /* neighbouring outputs, so that memory is read in whole sectors */
     MAX_BLOCKS = 1 << 14,
     ITEM_CYCLES = 300, /* of an item: its loads from the last cache, its stores */
-    ROUND_CYCLES = 65, /* of a round of a loop: some of its loads are under way at a time */
-    LOAD_CYCLES = 10,  /* of a load beside others */
+    ROUND_CYCLES = 65, /* of a round of a loop: some of its loads overlap */
+    LOAD_CYCLES = 10,  /* of a load among others */
     FOLD_CYCLES = 150
 };
 
@@ -77,7 +77,7 @@ uint32_t ul_phase_span(const struct ul_phase *phase)
     return phase->joined_count + (phase->is_followed ? 1 : 0);
 }
 
-/* ---- What depends on what ---- */
+/* ---- Dependences ---- */
 
 static bool is_of_nest(const struct follower *f, const struct ul_nest *nest, int64_t row,
                        const struct ul_grid_index *index)
@@ -147,7 +147,7 @@ static void find_stores(const struct follower *f, ul_ks first, ul_ks end, bool *
     }
 }
 
-/* Elements of a row of the phase's items: the inner loops that are as many as the next phase's
+/* Elements of a row of the phase's items: the inner loops with as many rounds as the next phase has
  * items. 0: there are none. */
 static int64_t row_of(const struct follower *f)
 {
@@ -161,8 +161,8 @@ static int64_t row_of(const struct follower *f)
                : 0;
 }
 
-/* Finds the buffers that one phase stores to and the other one touches, by their own names or by
- * another. False: an element of one is no element of the other. */
+/* Finds the buffers that one phase stores to and the other touches, by their own names or by
+ * another's. False: elements of the two do not correspond. */
 static bool find_shared(const struct follower *f, const bool *stores, const bool *touches,
                         bool *shared)
 {
@@ -179,8 +179,8 @@ static bool find_shared(const struct follower *f, const bool *stores, const bool
     return true;
 }
 
-/* Whether an item of the next phase needs nothing of this one but what stands in its column, and
- * touches nothing that another column needs. */
+/* Whether an item of the next phase needs from this one only what is in its column, and touches
+ * nothing that another column needs. */
 static bool has_columns(const struct follower *f, int64_t row)
 {
     const struct ul_phase *phases[2] = {f->lead, f->next};
@@ -202,7 +202,7 @@ static bool has_columns(const struct follower *f, int64_t row)
     return has;
 }
 
-/* ---- What the last block takes ---- */
+/* ---- Time of the last block ---- */
 
 static double expr_cycles(const struct follower *f, ul_kx id)
 {
@@ -217,7 +217,7 @@ static double expr_cycles(const struct follower *f, ul_kx id)
     return cycles;
 }
 
-/* Gives the cycles of an item's statements. Contractions are refused before. */
+/* The cycles of an item's statements. Contractions have been refused before. */
 static double list_cycles(const struct follower *f, ul_ks first, ul_ks end)
 {
     const struct ul_phase *next = f->next;
@@ -246,8 +246,8 @@ static int64_t rounds_of(int64_t items, int64_t teams)
     return (items + teams - 1) / teams;
 }
 
-/* Whether so many items of the next phase take a block of so many threads hardly longer than all
- * of them take a launch. */
+/* Whether a block of that many threads takes hardly longer for these items of the next phase than a
+ * launch takes for all of them. */
 static bool is_quick(const struct follower *f, int64_t items, uint32_t threads)
 {
     const struct ul_phase *next = f->next;
@@ -276,7 +276,7 @@ static bool is_plain(const struct ul_phase *phase)
            phase->host_count == 0 && !phase->has_own;
 }
 
-/* Whether a block of the first phase can go on with the next one. */
+/* Whether a block of the first phase can continue with the next one. */
 static bool can_follow(const struct follower *f)
 {
     const struct ul_phase *lead = f->lead, *next = f->next;
@@ -303,7 +303,7 @@ static bool is_spread(const struct follower *f, const struct ul_phase *before)
            8 * lead->block_count >= 7 * (int64_t)f->device->processors;
 }
 
-/* Groups of columns, the widest that are quick, in blocks of so many threads. */
+/* Tries groups of columns, the widest that are quick, in blocks of that many threads. */
 static bool try_groups(const struct follower *f, uint32_t threads, int64_t row)
 {
     struct ul_phase *lead = f->lead, before = *lead;

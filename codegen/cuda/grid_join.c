@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Phases that share a launch. A launch takes as long as some hundred thousand elements do, and an
- * operator like Concat is a phase an operand:
+ * operator like Concat is a phase for each operand:
  *
  *     for i < 53, j < 5376: y[5376 i + j]          = a[5376 i + j]       blocks [0, 279)
  *     for i < 3, j < 5376:  y[5376 i + j + 284928] = b[5376 i + j]       blocks [279, 295)
  *
- * Method: a phase joins the one before it where each has a thread an item, and neither touches what
- * the other one writes. Stores to one buffer are apart where their ranges are, or their ranges
- * modulo a factor of an index: above, or where operands take turns within each row.
- * Left undone: phases of teams, and what lies between two that could run together. */
+ * Method: a phase joins the one before it where both have a thread for each item, and neither
+ * touches what the other writes. Stores to one buffer do not overlap if their ranges do not, or
+ * their ranges modulo a factor of an index, as above, or where operands alternate within each row.
+ * Left undone: phases of teams, and phases with others between them. */
 #include "codegen/cuda/grid.h"
 
 #include "codegen/kernel/touch.h"
@@ -25,7 +25,7 @@ struct joiner {
 
 /* ---- Where stores go ---- */
 
-/* The range of what is left modulo `modulus` (0: of all); false where it goes around. */
+/* The range of the rest modulo `modulus` (0: of everything); false where it wraps around. */
 static bool range_of(const struct ul_grid_index *a, int64_t modulus, int64_t *low, int64_t *high)
 {
     UL_ASSERT(modulus >= 0);
@@ -71,8 +71,8 @@ static bool are_apart(const struct joiner *j, ul_kx x, ul_kx y)
 
 /* ---- Phases ---- */
 
-/* Does the statement list, all of it from `id` to `end`, store apart from what `store` writes, and
- * load none of it? */
+/* Whether the statement list from `id` to `end` stores nowhere that `store` writes, and loads
+ * nothing of it. */
 static bool avoids(const struct joiner *j, ul_ks id, ul_ks end, const struct ul_ks_data *store)
 {
     struct ul_mentions loads;
@@ -96,7 +96,7 @@ static bool avoids(const struct joiner *j, ul_ks id, ul_ks end, const struct ul_
     return true;
 }
 
-/* Does the phase avoid all that a statement list stores? */
+/* Whether the phase avoids everything that a statement list stores. */
 static bool avoids_list(const struct joiner *j, const struct ul_phase *phase, ul_ks id, ul_ks end)
 {
     for (; id != end; id = j->kernel->stmts[id].next) {
@@ -148,7 +148,7 @@ uint32_t ul_grid_max_threads(const struct ul_phase *phases, uint32_t count)
     return threads;
 }
 
-/* Gives the number of blocks of so many threads for the work of a phase. */
+/* The number of blocks of that many threads for the work of a phase. */
 static int64_t blocks_of(const struct ul_phase *phase, uint32_t threads)
 {
     int64_t all = phase->block_count * phase->block_threads;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Neighbouring places of a window that one thread takes: what they have in common is loaded once.
+/* Neighbouring places of a window in one thread: what they share is loaded once.
  *
  * Problem: sums over a window in which a thread has some channels (grid_vector.c) load an element
  * of the input for each place of the window that reaches it, and each weight for each result.
- * Method: where the innermost loop of the sum moves what is loaded as the position of the result
- * does, a thread has `count` results along that, and for each row of the window
+ * Method: where a round of the sum's innermost loop moves the loads as a step of the result's
+ * position does, a thread has `count` results along it, and for each row of the window
  *
  *     for k: sum += w[k] x[s p + k]     ->     w[0] w[1] w[2] in registers
  *                                              x[s p + i] for each i, once, and for each result r
  *                                                  sum[r] += w[i - s r] x, if that is a weight
  *
- * so that each sum is formed of the same products in the same order. The positions must divide by
- * the count, so that nothing is loaded that no result asks for.
+ * so that each sum has the same products in the same order. The count must divide the number of
+ * positions, so that nothing is loaded that no result needs.
  *
  * Left undone: windows with gaps (dilation), loops of more than MAX_ROUNDS. */
 #include "codegen/cuda/grid.h"
@@ -24,11 +24,11 @@ enum { MAX_ROUNDS = 8, MAX_COUNT = 4, MAX_STRIDE = 2 };
 struct slide {
     const struct ul_kernel *kernel;
     uint32_t position, round; /* variables: of the results, and of the innermost loop of the sum */
-    int64_t stride;           /* rounds that a position is away from the next; 0: not known yet */
+    int64_t stride;           /* rounds between a position and the next; 0: not known yet */
     bool *is_inside;          /* by variable: named in that loop */
 };
 
-/* Does it name `var`, or one of `vars`? */
+/* Whether it names `var`, or one of `vars`. */
 static bool mentions(const struct slide *s, ul_kx id, const bool *vars, uint32_t var)
 {
     const struct ul_kx_data *expr = &s->kernel->exprs[id];
@@ -40,7 +40,7 @@ static bool mentions(const struct slide *s, ul_kx id, const bool *vars, uint32_t
            (count == 3 && mentions(s, expr->c, vars, var));
 }
 
-/* What the expression grows by with `var`; false where that is not always the same. */
+/* By how much the expression grows with `var`; false where that is not constant. */
 static bool growth(const struct slide *s, ul_kx id, uint32_t var, int64_t factor, int64_t *sum)
 {
     const struct ul_kx_data *expr = &s->kernel->exprs[id];
@@ -60,7 +60,7 @@ static bool growth(const struct slide *s, ul_kx id, uint32_t var, int64_t factor
     return true;
 }
 
-/* Is a step of the position in the index as many rounds as everywhere? */
+/* Whether a step of the position in the index is as many rounds as everywhere. */
 static bool slides_index(struct slide *s, ul_kx id)
 {
     int64_t by_position = 0, by_round = 0;
@@ -75,7 +75,7 @@ static bool slides_index(struct slide *s, ul_kx id)
     return s->stride * by_round == by_position;
 }
 
-/* The same of all that an expression loads and compares. */
+/* The same for all that an expression loads and compares. */
 static bool slides(struct slide *s, ul_kx id)
 {
     const struct ul_kx_data *expr = &s->kernel->exprs[id];
@@ -92,7 +92,7 @@ static bool slides(struct slide *s, ul_kx id)
            (count < 3 || slides(s, expr->c));
 }
 
-/* The same of a statement, and of what a branch holds; notes what is named. */
+/* The same for a statement, and for the contents of a branch; notes which names there are. */
 static bool take_statement(struct slide *s, const struct ul_ks_data *stmt)
 {
     if (stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_LET || stmt->kind == UL_KS_SET) {
@@ -107,8 +107,8 @@ static bool take_statement(struct slide *s, const struct ul_ks_data *stmt)
     return true;
 }
 
-/* Is sum += a * b all that the loop does, one factor being made of what its statements name and of
- * what is there for the position, the other of neither? */
+/* Whether sum += a * b is all that the loop does. One factor depends on what its statements name
+ * and on the position, the other on neither. */
 static bool takes_loop(struct slide *s, struct ul_slide *to)
 {
     const struct ul_kernel *kernel = s->kernel;
@@ -132,7 +132,7 @@ static bool takes_loop(struct slide *s, struct ul_slide *to)
     return slides(s, to->moving) && s->stride >= 1 && s->stride <= MAX_STRIDE;
 }
 
-/* The loops of a sum that is all but the epilogue of the body; their innermost one. */
+/* Finds the loops of a sum that is the body apart from the epilogue; returns the innermost loop. */
 static ul_ks find_inner(const struct ul_kernel *kernel, ul_ks body, uint32_t *sum)
 {
     if (body == UL_NONE || kernel->stmts[body].kind != UL_KS_VAR ||

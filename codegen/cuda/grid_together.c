@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Phases that run as one launch, whose blocks wait for each other between them.
  *
- * Problem: a step of a recurrent cell is a few microseconds of work, which a launch takes alone,
- * and reads all recurrent weights again. Method: where a device's multiprocessors hold these in
- * their shared memory, the loop over steps is inside of one launch, and so is what stands around
- * it:
+ * Problem: a step of a recurrent cell is a few microseconds of work, as long as a launch takes, and
+ * reads all recurrent weights again. Method: where a device's multiprocessors can hold these in
+ * their shared memory, the loop over steps is inside one launch, and so are the phases around it:
  *
  *     a launch:  h = h0 |meet| gates = W x |meet| for step: { unit: R h ... |meet| } Y_h = h
  *     block b:   its units' rows of R are read once, in the first step
  *
- * Each warp has the same units in every step. Phases are as they are by themselves, but for the
- * number of blocks and threads, which is one for all: no more blocks than the device has
- * multiprocessors, so that all are there at once. A product of whole matrices is inside where it is
- * a few tiles a block, else a launch of its own before. Phases follow one another in a block, so
- * what they share lies on the same bytes. The program asks the device whether it holds the
- * blocks, and launches phase by phase where not, or where CUDA refuses the launch. Left undone:
+ * Each warp has the same units in every step. Phases keep their form, except for the number of
+ * blocks and threads, which is the same for all: no more blocks than the device has
+ * multiprocessors, so that all run at once. A product of whole matrices is inside where it has a
+ * few tiles for each block, else it is a launch of its own before. Phases follow one another in a
+ * block, so their shared memory overlaps. The program asks the device whether it holds the blocks,
+ * and launches phase by phase where it does not, or where CUDA refuses the launch. Left undone:
  * weights in registers; phases of blocks that share an item. */
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/cuda/grid.h"
@@ -22,10 +21,10 @@
 
 enum {
     THREADS = 256,
-    ITEMS = 4,       /* of a block at least: fewer blocks meet sooner */
-    TILES = 4,       /* of a block at most, where a product is inside */
-    ROUNDS = 16,     /* of a thread at most, of what stands around the loop */
-    RESERVED = 1024, /* bytes of shared memory of a block that are the system's */
+    ITEMS = 4,       /* of a block, at least: fewer blocks meet sooner */
+    TILES = 4,       /* of a block, at most, where a product is inside */
+    ROUNDS = 16,     /* of a thread, at most, in phases around the loop */
+    RESERVED = 1024, /* bytes of a block's shared memory that the system needs */
     ALIGN = 128
 };
 
@@ -44,7 +43,7 @@ static const struct ul_contraction *contraction_of(const struct gatherer *g, ul_
 
 /* ---- What a block holds ---- */
 
-/* Is the value the same in every round of the loops around the phase's items? */
+/* Whether the value is the same in every round of the loops around the phase's items. */
 static bool is_of_item(const struct gatherer *g, const struct ul_phase *phase, ul_kx id)
 {
     const struct ul_kx_data *expr = &g->kernel->exprs[id];
@@ -73,7 +72,7 @@ static bool is_constant(const struct gatherer *g, uint32_t buffer)
     return kernel->buffers[buffer].role == UL_BUFFER_INPUT;
 }
 
-/* The one contraction of an item of a warp's phase whose first operand a block can hold. */
+/* The only contraction of an item of a warp's phase, whose first operand a block can hold. */
 static bool find_held(const struct gatherer *g, struct ul_phase *phase)
 {
     uint32_t count = 0;
@@ -111,7 +110,7 @@ static ul_ks tiled(const struct gatherer *g, const struct ul_phase *phase)
     return id;
 }
 
-/* Threads of a block and shared memory that the phase wants; false: it cannot be inside. */
+/* Threads of a block and shared memory that the phase needs; false: it cannot be inside. */
 static bool can_gather(const struct gatherer *g, struct ul_phase *phase,
                        struct ul_together *together)
 {
@@ -140,7 +139,7 @@ static bool can_gather(const struct gatherer *g, struct ul_phase *phase,
            together->block_threads == grid.threads;
 }
 
-/* Places what warps hold; false where a block cannot have so much. */
+/* Places what warps hold; false where a block cannot hold that much. */
 static bool place_held(const struct gatherer *g, struct ul_together *together)
 {
     int64_t warps = together->block_threads / UL_WARP;
@@ -150,7 +149,7 @@ static bool place_held(const struct gatherer *g, struct ul_together *together)
         share(together, phase->shared_bytes * (uint64_t)warps);
         if (phase->held == UL_NONE)
             continue;
-        /* A block's items are its warps' first ones, then their second ones. */
+        /* A block's items are the first ones of its warps, then their second ones. */
         int64_t items = (phase->items.total + together->block_count - 1) / together->block_count;
         phase->held_items = (items + warps - 1) / warps;
         phase->held_offset_bytes = held;
@@ -158,7 +157,7 @@ static bool place_held(const struct gatherer *g, struct ul_together *together)
         held = ul_size_align_or_die(ul_size_add_or_die(held, bytes), ALIGN);
     }
     together->held_bytes = held;
-    /* What is declared in a kernel has no more than every device gives. */
+    /* Arrays that a kernel declares have at most what every device offers. */
     return held > 0 && together->shared_bytes <= g->device->shared_bytes &&
            held + together->shared_bytes + RESERVED * (uint64_t)2 <= g->device->max_shared_bytes;
 }
@@ -171,7 +170,7 @@ static bool has_hosts_of(const struct ul_phase *phase, const struct ul_phase *ot
     return true;
 }
 
-/* Does the phase stand right around the loop, and is it small? */
+/* Whether the phase is directly around the loop, and small. */
 static bool stands_around(const struct ul_phase *phase, const struct ul_phase *inner,
                           const struct ul_together *together)
 {
@@ -181,7 +180,7 @@ static bool stands_around(const struct ul_phase *phase, const struct ul_phase *i
            phase->items.total / phase->items.vector <= ROUNDS * threads;
 }
 
-/* What is right around the loop of phases [first, end). */
+/* Adds the phases directly around the loop of phases [first, end). */
 static void extend(const struct gatherer *g, struct ul_together *together)
 {
     const struct ul_phase *inner = &g->grid->phases[together->first];
@@ -199,7 +198,7 @@ static void extend(const struct gatherer *g, struct ul_together *together)
         together->end--;
 }
 
-/* All of the loop at `level` around phase `first`, in one launch? */
+/* Whether all phases of the loop at `level` around phase `first` can be one launch. */
 static bool try_loop(const struct gatherer *g, uint32_t first, uint32_t level,
                      struct ul_together *together)
 {
@@ -224,7 +223,7 @@ static bool try_loop(const struct gatherer *g, uint32_t first, uint32_t level,
     return place_held(g, together);
 }
 
-/* The phases as they run in the launch. */
+/* Sets the phases as they run in the launch. */
 static void set_phases(const struct gatherer *g, struct ul_together *together, uint32_t loop_first)
 {
     const struct ul_phase *inner = together->phases;

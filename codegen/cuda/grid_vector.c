@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elements that a thread takes at once: where the innermost loop of the items, or of a loop that a
- * team shares, is contiguous in memory, a load or store of 16 bytes instead of one an element.
+ * team shares, is contiguous in memory, it loads or stores 16 bytes instead of one element.
  *
  *     y[768 i + j] = x[768 i + j] + b[j]     4 f32 at j = 4 q; 768 and the loop's rounds divide by
  * 4
  *
- * The body must be names and stores alone, all stores contiguous in the loop, and nothing be loaded
- * that another round stores, or that this one stored before: all loads come first. Loads that are
- * not contiguous are done element by element. Whether the buffers are aligned shows when the kernel
- * runs.
+ * The body must consist of names and stores; all stores must be contiguous in the loop; and nothing
+ * may be loaded that another round stores, or that this round stored before, since all loads come
+ * first. Loads that are not contiguous are done element by element. Whether the buffers are aligned
+ * is known when the kernel runs.
  *
  * The body of items may also have loops and branches, the same for all elements of a thread, and
  * sums, one for each: neighbouring channels of a depthwise convolution or of a pooling.
@@ -17,8 +17,8 @@
  *         if inside
  *             sum += w[c + 64 (3 r + s)] * x[c + 64 (28 (i + r) + j + s)]
  *
- * Inside of those all that differs must be contiguous: else a thread an element has its neighbours
- * load what lies beside it. */
+ * Inside these, everything that differs must be contiguous; otherwise one element for each thread
+ * is better, since its neighbours load the neighbouring elements. */
 #include "codegen/cuda/grid.h"
 
 #include "codegen/kernel/touch.h"
@@ -30,9 +30,9 @@ struct vectors {
     const struct ul_kernel *kernel;
     struct ul_arena *arena;
     ul_ks body;       /* of the innermost loop */
-    bool *varies;     /* by variable: from round to round of that loop */
-    bool *is_stored;  /* by buffer: by a statement that was looked at */
-    bool is_of_items; /* may have loops and branches */
+    bool *varies;     /* by variable: differs from round to round of that loop */
+    bool *is_stored;  /* by buffer: a statement seen so far stores to it */
+    bool is_of_items; /* it may have loops and branches */
     bool has_loops;
 };
 
@@ -49,7 +49,7 @@ ul_ks ul_nest_body(const struct ul_nest *nest, const struct ul_kernel *kernel)
                                   : kernel->stmts[nest->loops[nest->count - 1]].body;
 }
 
-/* Does it differ from round to round? */
+/* Whether it differs from round to round. */
 static bool differs(const struct ul_kernel *kernel, const bool *varies, ul_kx id)
 {
     const struct ul_kx_data *expr = &kernel->exprs[id];
@@ -61,7 +61,7 @@ static bool differs(const struct ul_kernel *kernel, const bool *varies, ul_kx id
            (count == 3 && differs(kernel, varies, expr->c));
 }
 
-/* Finds what differs among the names of a list; false where it is not of the kind. */
+/* Finds what differs among the names of a list; false where the list does not fit. */
 static bool find_varying(struct vectors *v, ul_ks first, bool is_top)
 {
     for (ul_ks id = first; id != UL_NONE; id = v->kernel->stmts[id].next) {
@@ -84,8 +84,8 @@ static bool find_varying(struct vectors *v, ul_ks first, bool is_top)
     return true;
 }
 
-/* Is factor * expression a multiple of the width, but for the variable of the innermost loop, whose
- * factor is added to `own`? */
+/* Whether factor * expression is a multiple of the width, apart from the variable of the innermost
+ * loop, whose factor is added to `own`. */
 static bool is_even(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx id,
                     int64_t factor, int64_t *own)
 {
@@ -108,7 +108,7 @@ static bool is_even(const struct ul_kernel *kernel, const struct ul_nest *nest, 
     return !differs(kernel, nest->varies, id) && factor % width == 0;
 }
 
-/* Are the elements at the index side by side, the first at a multiple of the vector? */
+/* Whether the elements at the index are contiguous, the first at a multiple of the vector. */
 bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx index)
 {
     UL_ASSERT(nest->vector > 0 && nest->varies != NULL);
@@ -129,7 +129,7 @@ static bool is_same(const struct ul_kernel *kernel, ul_kx a, ul_kx b)
     return ul_kx_is_int(kernel, a, &p) && ul_kx_is_int(kernel, b, &q) && p == q;
 }
 
-/* The bytes of the largest element that an expression loads of what differs. */
+/* The bytes of the largest element that an expression loads and that differs. */
 static void find_bytes(const struct vectors *v, ul_kx id, uint64_t *max_bytes)
 {
     const struct ul_kx_data *expr = &v->kernel->exprs[id];
@@ -146,15 +146,16 @@ static void find_bytes(const struct vectors *v, ul_kx id, uint64_t *max_bytes)
         find_bytes(v, expr->c, max_bytes);
 }
 
-/* What a body loads: what it stores to only where it stores, and before. */
+/* Checks what a body loads: elements that it also stores only at the place where it stores them,
+ * and before. */
 static void find_loads(const struct vectors *v, ul_kx id, const ul_kx *stored_at, bool *fits)
 {
     const struct ul_kx_data *expr = &v->kernel->exprs[id];
     if (ul_kx_operand_count(expr->op) == 0)
         return;
     if (expr->op == UL_KX_LOAD && differs(v->kernel, v->varies, expr->a))
-        *fits =
-            *fits && v->kernel->buffers[expr->var].role != UL_BUFFER_LOCAL; /* a register, maybe */
+        /* it may be a register */
+        *fits = *fits && v->kernel->buffers[expr->var].role != UL_BUFFER_LOCAL;
     if (expr->op == UL_KX_LOAD && stored_at[expr->var] != UL_NONE)
         *fits =
             *fits && !v->is_stored[expr->var] && is_same(v->kernel, expr->a, stored_at[expr->var]);
@@ -182,7 +183,7 @@ static void find_list_loads(const struct vectors *v, ul_ks first, const ul_kx *s
     }
 }
 
-/* The buffers that the body stores to, each once; false where it is not of the kind. */
+/* The buffers that the body stores to, each once; false where the body does not fit. */
 static bool find_stores(const struct vectors *v, ul_kx *stored_at, uint64_t *max_bytes)
 {
     bool any = false;
@@ -201,7 +202,7 @@ static bool find_stores(const struct vectors *v, ul_kx *stored_at, uint64_t *max
     return any;
 }
 
-/* The bytes of the largest element; 0 where the body is not of the kind. */
+/* The bytes of the largest element; 0 where the body does not fit. */
 static uint64_t element_bytes(struct vectors *v)
 {
     ul_kx *stored_at = UL_NEW_ARRAY(v->arena, ul_kx, v->kernel->buffer_count);
@@ -215,7 +216,7 @@ static uint64_t element_bytes(struct vectors *v)
     return fits ? max : 0;
 }
 
-/* Is all contiguous that an expression loads? */
+/* Whether everything that an expression loads is contiguous. */
 static bool loads_packs(const struct vectors *v, const struct ul_nest *nest, ul_kx id)
 {
     const struct ul_kx_data *expr = &v->kernel->exprs[id];
@@ -228,7 +229,7 @@ static bool loads_packs(const struct vectors *v, const struct ul_nest *nest, ul_
            (count < 3 || loads_packs(v, nest, expr->c));
 }
 
-/* Is all that is stored contiguous, and all that loops and branches load? */
+/* Whether everything stored is contiguous, and everything that loops and branches load. */
 static bool is_contiguous(const struct vectors *v, const struct ul_nest *nest, ul_ks first,
                           bool is_top)
 {
@@ -268,7 +269,7 @@ static uint64_t inner_bytes(const struct vectors *v, ul_ks first, bool is_top)
 
 enum { PACK_BYTES = 16, MAX_BYTES = 32, MIN_SUMS = 4, MAX_SUMS = 8 };
 
-/* What is known of the nest's body; the bytes of its largest element, 0 where it has no vectors. */
+/* Analyses the nest's body; returns the bytes of its largest element, 0 where it has no vectors. */
 static uint64_t init(struct vectors *v, const struct ul_nest *nest, bool is_of_items)
 {
     v->body = ul_nest_body(nest, v->kernel);
@@ -310,7 +311,7 @@ struct ul_nest ul_grid_vector_items(const struct ul_nest *nest, const struct ul_
     if (bytes == 0)
         return *nest;
     int64_t width = (int64_t)(PACK_BYTES / bytes), min = width;
-    if (v.has_loops) { /* what stands around them may have longer elements */
+    if (v.has_loops) { /* statements around them may have longer elements */
         uint64_t inner = inner_bytes(&v, v.body, true);
         width = inner > 0 ? (int64_t)(PACK_BYTES / inner) : width;
         width = width < MAX_SUMS ? width : MAX_SUMS;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which indexes fit 32 bits, in which a graphics processor computes faster: loop variables, and
- * queries and keys of attention, names of sums and products of them, as far as every expression
- * that C would then compute in 32 bits stays in range. What comes from data or from contractions
- * stays as wide as it is. */
+/* Finds indexes that fit 32 bits, in which a graphics processor computes faster: loop variables,
+ * queries and keys of attention, and names of sums and products of them, as far as every expression
+ * that C would then compute in 32 bits stays in range. Values from data or from contractions keep
+ * their width. */
 #include "codegen/cuda/grid.h"
 #include "ir/kernel_build.h"
 
 #include <string.h>
 
-enum { MARGIN = 1 << 21 }; /* what a loop may add to a variable behind its last round */
+enum { MARGIN = 1 << 21 }; /* what a loop may add to a variable after its last round */
 
 struct narrower {
     const struct ul_kernel *kernel;
@@ -24,7 +24,7 @@ static bool fits(int64_t low, int64_t high)
 
 static bool is_short(struct narrower *n, ul_kx id);
 
-/* Would C compute the expression, of type i64, in 32 bits? */
+/* Whether C would compute the expression, of type i64, in 32 bits. */
 static bool is_short_here(struct narrower *n, const struct ul_kx_data *expr)
 {
     switch ((int)expr->op) {
@@ -81,8 +81,8 @@ static void look_at_operand(struct narrower *n, const struct ul_operand *operand
         look_at(n, operand->bounds[i].at.base);
 }
 
-/* What a contraction's result is printed as expressions of, and what attention's scores are; behind
- * the elements of attention's result a part has its total and largest. */
+/* The variables in which a contraction's result and attention's scores are printed; after the
+ * elements of attention's result a part has its total and largest. */
 static void name_contraction(struct narrower *n, const struct ul_contraction *c)
 {
     const struct ul_attend *attend = c->attend;
@@ -104,8 +104,8 @@ static void name_contraction(struct narrower *n, const struct ul_contraction *c)
         n->is_short[attend->round_var] = fits(0, attend->rounds);
 }
 
-/* Statements are numbered as they were made: a name before what uses it. Loops may be made around
- * statements that are there. */
+/* Statements are numbered in the order of their making: a name comes before its uses. Loops may be
+ * made around existing statements. */
 const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena)
 {
     struct narrower n = {.kernel = kernel};

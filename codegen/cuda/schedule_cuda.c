@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What target cuda makes of a kernel, in words: its phases in the order of their launches, each
- * with its statements, as the kernel stands once it is rewritten for a device. */
+/* Describes in words what target cuda does with a kernel: its phases in the order of their
+ * launches, each with its statements, in the form of the kernel after it is rewritten for a
+ * device. */
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
 #include "codegen/cuda/cuda.h"
@@ -206,7 +207,8 @@ static void put_phase(struct schedule *schedule, const struct ul_grid *grid, uin
     ul_kernel_print_list(text, schedule->kernel, phase->first, phase->end, 2, &notes);
 }
 
-/* The line before the first of the phases, as which they follow for a device that cannot. */
+/* The line before the first of the phases; they follow in the form for a device that cannot run
+ * them together. */
 static void put_together(const struct schedule *schedule, const struct ul_together *together)
 {
     ul_text_printf(schedule->text,

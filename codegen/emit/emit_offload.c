@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers between the arena and where values are offloaded to: which bytes each moves, and what
- * the wait for it is, in an entry point that may leave some out.
+/* Transfers between the arena and the place of offloaded values: the bytes that each moves, and the
+ * wait for it, in an entry point that may leave some out.
  *
  *     position   run   save a   save b   run   wait for b   load a   wait for a
  *     number           0        1                           2
  *     emitted          begin 0  begin 1        until 1      begin 2  until 2
  *
- * One that is left out is not waited for: the wait is for the last before it that is there. */
+ * A transfer that is left out is not waited for: the wait is for the last one before it that is
+ * not. */
 #include "codegen/emit/emit_internal.h"
 
 #include <inttypes.h>
@@ -80,7 +81,7 @@ void ul_emit_transfer(struct ul_emitter *emitter, uint32_t entry, uint32_t posit
     if (at->kind == UL_PLAN_WAIT) {
         const struct ul_plan_position *awaited = &emitter->plan->positions[at->awaited];
         if (awaited->kind == UL_PLAN_RUN) {
-            language->put_join(emitter, position);
+            language->put_join(emitter, position, awaited->stream != 0);
             return;
         }
         uint32_t stream = awaited->stream;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program takes beside its buffer.
+/* Counts what a program takes besides its buffer.
  *
- * Problem: a budget is for a process, and a process holds more than the buffer. Method: what a
- * library keeps for each call it is asked (kept_bytes); code and tables of the program are counted
+ * Problem: a budget is for a process, and a process holds more than the buffer. Method: the library
+ * is asked what it keeps for each call (kept_bytes); code and tables of the program are counted
  * from what will be printed; the rest, of the C library and of OpenMP, is the same for all programs
- * and stands in the profile. Nothing is measured of the process that asks.
+ * and comes from the profile. Nothing is measured in the process that asks.
  *
- *     at first                what the loader touches of the library
- *     before the first step   what one primitive is made by + all that is kept; of the buffer one
+ *     at first                parts of the library that the loader touches
+ *     before the first step   making one primitive + all that is kept; of the buffer one
  *                             page
  *     while steps run         buffer + page tables, all that is kept, code that runs
- *     after the last          the same without the buffer, and code by which a process ends
+ *     after the last          the same without the buffer, and code that ends a process
  *
- * The program gives set-up code back where one more primitive might take more than the largest of
+ * The program gives back set-up code where one more primitive might take more than the largest of
  * these (runtime/host/ul_pages.c).
  *
- * Of a device's memory it is what the profile says of the context and of libraries; the rest nobody
- * knows before the program runs.
+ * For a device's memory, the profile gives the bytes of the context and of libraries; the rest is
+ * not known before the program runs.
  *
- * A weight that whole pages of a file stand for is resident as far as it was read: of a table that
- * rows are looked up in, at most the pages around each lookup. */
+ * A weight in whole pages of a file is resident as far as it was read: of a table in which rows are
+ * looked up, at most the pages around each lookup. */
 #include "codegen/program/footprint.h"
 #include "codegen/program/library.h"
 #include "codegen/program/target.h"
@@ -27,105 +27,28 @@
 
 #include "ir/training.h"
 
-#include "runtime/lib/ul_call.h"
-#include "runtime/lib/ul_nbits.h"
-#include "runtime/lib/ul_winograd.h"
-
 #include <string.h>
 
 enum {
-    CALL_BYTES = 2500,         /* of tables and code of the program for each: */
-    STEP_BYTES = 600,          /* names aside; half of it for its being run once more */
+    CALL_BYTES = 2500,         /* tables and code of the program for each: */
+    STEP_BYTES = 600,          /* without names; half of it if it is run once more */
     KEPT_SLACK = 40,           /* one byte in so many is lost between blocks of the heap */
     KEPT_BYTES = 64 << 10,     /* of the library for itself */
     BOUND_BYTES = 2560,        /* of the runtime for each call: what it is bound to */
-    GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
-    NARROW_GRADIENT_CODE = 384 << 10, /* the same where vectors are of 256 bits or fewer */
-    HALF_GRADIENT_CODE = 256 << 10,   /* more of it where some of what is multiplied has 16 bits */
-    NBITS_CODE = 112 << 10,    /* the runtime's products by packed weights, and pages around them */
-    STANDARD_CODE = 32 << 10,  /* of the C++ library, less what set-up alone touches of others */
-    SMALL_RUNTIME = 400 << 10, /* what the loader relocates of the library, and an engine */
     TRAINER_BYTES = 144 << 10, /* of the runtime for reading samples and writing checkpoints */
-    HELD_BYTES = 128 << 10,    /* of a buffer so large the heap gives nothing back */
+    HELD_BYTES = 128 << 10,    /* the heap gives nothing of such a large buffer back */
     COSINE_BYTES = 384 << 10,  /* of libm, for its cosine: pages around code and tables */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
-    TABLE_BYTES = 160 << 10,   /* of page tables, as soon as the library is there */
+    TABLE_BYTES = 160 << 10,   /* of page tables, as soon as the library is loaded */
     PAGE_SHARE = 512,          /* 8 bytes of page tables for 4096 */
-    LARGE_PAGE = 2 << 20       /* what touching one byte of a large buffer takes */
+    LARGE_PAGE = 2 << 20       /* bytes that touching one byte of a large buffer takes */
 };
 
-/* ---- the library, and code that a plan may do without ---- */
+/* ---- libraries, and code that a plan may do without ---- */
 
-/* On a device, attention is the same library's. */
-static bool has_windows(const struct ul_program *program)
-{
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        if (program->calls[i].kind < UL_CALL_MATMUL)
-            return true;
-    }
-    return false;
-}
-
-/* Those of bytes run through less of the library's code. */
-static bool has_float_windows(const struct ul_program *program)
-{
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        if (program->calls[i].kind < UL_CALL_MATMUL && !ul_call_is_integer(&program->calls[i]))
-            return true;
-    }
-    return false;
-}
-
-static bool has_gradients(const struct ul_program *program)
-{
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        if (program->calls[i].kind == UL_CALL_WEIGHT_GRADIENT)
-            return true;
-    }
-    return false;
-}
-
-static bool has_halves(const struct ul_program *program)
-{
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        if (program->calls[i].src.type == UL_CALL_F16 || program->calls[i].src.type == UL_CALL_BF16)
-            return true;
-    }
-    return false;
-}
-
-/* Vectors are of 256 bits, or fewer. */
-static bool is_narrow(const struct ul_program *program)
-{
-    const struct ul_program_options *options = &program->options;
-    const char *isa = options->library->isa;
-    return isa != NULL && strncmp(isa, "avx512", 6) != 0;
-}
-
-/* The library's heap is larger with tiles of matrices in registers, and where convolutions are
- * trained with vectors of 512 bits. */
-static bool has_large_runtime(const struct ul_program *program)
-{
-    const struct ul_program_options *options = &program->options;
-    const char *isa = options->library->isa;
-    bool has_tiles = isa == NULL || strcmp(isa, "avx512_core_amx") == 0;
-    return has_tiles || (has_gradients(program) && !is_narrow(program));
-}
-
-/* Code of the library that training runs through, beside what inference does. */
-static uint64_t gradient_code_bytes(const struct ul_program *program)
-{
-    uint64_t bytes = 0;
-    if (has_gradients(program))
-        bytes += is_narrow(program) ? NARROW_GRADIENT_CODE : GRADIENT_CODE;
-    if (program->options.training != NULL && has_halves(program))
-        bytes += HALF_GRADIENT_CODE;
-    return bytes;
-}
-
-/* Code of OpenMP's library. A program without oneDNN runs through two thirds of it; a program of
- * one thread has the library for oneDNN alone. */
+/* Code of OpenMP's library. A program without oneDNN runs through two thirds of it; a program with
+ * one thread has the library only for oneDNN. */
 static uint64_t threads_code_bytes(const struct ul_program *program, bool is_library)
 {
     const struct ul_program_options *options = &program->options;
@@ -136,34 +59,57 @@ static uint64_t threads_code_bytes(const struct ul_program *program, bool is_lib
     return is_library ? all - own : own;
 }
 
-/* The code that those calls reach, as this machine counted it; 0 where it could not be counted. */
-static uint64_t counted_code_bytes(const struct ul_program *program)
+static uint32_t library_count(const struct ul_program *program)
 {
-    const struct ul_program_options *options = &program->options;
-    const struct ul_target_library *library = options->library;
-    return library->code_bytes == NULL
-               ? 0
-               : library->code_bytes(library->context, program->calls, program->call_count);
+    return program->options.libraries != NULL ? program->options.libraries->count : 0;
 }
 
-/* Pages of the library's code and its tables, which the process has as soon as one call is there.
- */
-static uint64_t library_code_bytes(const struct ul_program *program)
+/* Pages of a library's code and its tables, which the process has as soon as one call is there, and
+ * what it has in the heap for itself. */
+struct taken {
+    uint64_t code_bytes, runtime_bytes;
+};
+
+static struct taken taken_by(const struct ul_program *program,
+                             const struct ul_target_library *library)
 {
-    const struct ul_profile_process *process = ul_profile_process(program->options.profile);
-    uint64_t counted = counted_code_bytes(program);
-    if (counted > 0)
-        return counted + STANDARD_CODE + threads_code_bytes(program, true);
-    return process->calls.code_bytes + threads_code_bytes(program, true) +
-           (has_float_windows(program) ? process->calls.windows_code_bytes : 0) +
-           gradient_code_bytes(program);
+    struct ul_arena scratch;
+    struct taken taken = {.code_bytes = 0};
+    if (library->kept_bytes == NULL || ul_program_library(program, library)->place == UL_PLAN_NONE)
+        return taken;
+    ul_arena_init(&scratch);
+    const struct ul_call **calls =
+        UL_NEW_ARRAY(&scratch, const struct ul_call *, program->call_count);
+    struct ul_library_use use = {.calls = calls, .options = &program->options};
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (program->calls[i].library == library)
+            calls[use.count++] = program->calls[i].call;
+    }
+    taken.code_bytes =
+        library->code_bytes(library->context, &use) + threads_code_bytes(program, true);
+    taken.runtime_bytes = library->runtime_bytes(library->context, &use);
+    ul_arena_done(&scratch);
+    return taken;
 }
 
-static uint64_t library_runtime_bytes(const struct ul_program *program)
+static struct taken taken_by_all(const struct ul_program *program)
 {
-    return has_large_runtime(program)
-               ? ul_profile_process(program->options.profile)->calls.runtime_bytes
-               : SMALL_RUNTIME;
+    struct taken sum = {.code_bytes = 0};
+    for (uint32_t i = 0; i < library_count(program); i++) {
+        struct taken taken = taken_by(program, &program->options.libraries->rows[i]);
+        sum.code_bytes += taken.code_bytes;
+        sum.runtime_bytes += taken.runtime_bytes;
+    }
+    return sum;
+}
+
+/* Whether a library keeps something for calls. */
+static bool keeps(const struct ul_program *program)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < program->call_count; i++)
+        found = found || program->calls[i].kept_place != UL_PLAN_NONE;
+    return found;
 }
 
 /* Pages of files, while a primitive is made. */
@@ -172,7 +118,7 @@ static uint64_t making_bytes(const struct ul_program *program)
     return ul_profile_process(program->options.profile)->calls.making_bytes;
 }
 
-/* Per kernel: a step runs it first, and every plan has its code. */
+/* By kernel: a step's first alternative runs it, so every plan has its code. */
 static bool *first_kernels(struct ul_arena *scratch, const struct ul_program *program)
 {
     bool *first = UL_NEW_ARRAY(scratch, bool, program->kernel_count);
@@ -183,7 +129,7 @@ static bool *first_kernels(struct ul_arena *scratch, const struct ul_program *pr
     return first;
 }
 
-/* A byte of code for one of text, or less, of the kernels that no plan does without. */
+/* Kernels that no plan does without have at most a byte of code for each byte of text. */
 static uint64_t text_bytes(const struct ul_program *program)
 {
     struct ul_arena scratch;
@@ -198,7 +144,7 @@ static uint64_t text_bytes(const struct ul_program *program)
     return bytes;
 }
 
-/* Of a part of a caller's process, code is none of its bytes. */
+/* In a part of a caller's process, code does not count. */
 static void count_code(const struct ul_program *program, bool counts)
 {
     struct ul_arena scratch;
@@ -215,29 +161,35 @@ static void count_code(const struct ul_program *program, bool counts)
 
 void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
 {
-    const struct ul_program_options *options = &program->options;
-    const struct ul_target_library *library = options->library;
     struct ul_plan_value *values = program->problem->values;
     for (uint32_t i = 0; i < program->call_count; i++) {
-        if (program->call_places[i] == UL_PLAN_NONE)
+        const struct ul_program_call *call = &program->calls[i];
+        if (call->kept_place == UL_PLAN_NONE)
             continue;
-        uint64_t kept = library->kept_bytes(library->context, &program->calls[i]);
-        values[program->call_places[i]].size_bytes =
+        uint64_t kept = call->library->kept_bytes(call->library->context, call->call);
+        values[call->kept_place].size_bytes =
             kept + kept / KEPT_SLACK + BOUND_BYTES + (is_whole ? CALL_BYTES : 0);
     }
-    if (program->library_place != UL_PLAN_NONE)
-        values[program->library_place].size_bytes =
-            KEPT_BYTES +
-            (is_whole ? library_code_bytes(program) + library_runtime_bytes(program) : 0);
+    for (uint32_t i = 0; i < library_count(program); i++) {
+        const struct ul_target_library *library = &program->options.libraries->rows[i];
+        uint32_t place = program->libraries[i].place;
+        if (place == UL_PLAN_NONE)
+            continue;
+        const struct taken taken =
+            is_whole ? taken_by(program, library) : (struct taken){.code_bytes = 0};
+        values[place].size_bytes = (library->kept_bytes != NULL ? KEPT_BYTES : 0) +
+                                   (is_whole ? library->own_code_bytes : 0) + taken.code_bytes +
+                                   taken.runtime_bytes;
+    }
     count_code(program, is_whole);
     if (!program->options.target->traits.memory_is_separate)
         ul_program_count_stacks(program, !is_whole);
 }
 
-/* ---- tables that rows are looked up in ---- */
+/* ---- tables in which rows are looked up ---- */
 
-/* Bytes of an argument that a step may read: all of them, but where a kernel looks up few elements
- * of many rows. */
+/* Bytes of an argument that a step may read: all of them, unless a kernel looks up few elements of
+ * many rows. */
 static uint64_t argument_bytes(const struct ul_program *program, const struct ul_program_step *step,
                                uint32_t arg, uint64_t size_bytes)
 {
@@ -285,22 +237,28 @@ static uint64_t unread_bytes(const struct ul_program *program)
 
 /* ---- on a device ---- */
 
-static bool has_products(const struct ul_program *program)
+static bool has_calls_of(const struct ul_program *program, const struct ul_target_library *library)
 {
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        if (program->calls[i].kind >= UL_CALL_MATMUL)
-            return true;
-    }
-    return false;
+    bool found = false;
+    for (uint32_t i = 0; i < program->call_count; i++)
+        found = found || program->calls[i].library == library;
+    return found;
 }
 
-/* Of libraries that calls name, whichever of them a plan runs. */
+/* Bytes of libraries that calls name, whichever of them a plan runs. */
 static uint64_t device_library_bytes(const struct ul_program *program, bool *lacks)
 {
-    struct ul_profile_device device = ul_profile_device(program->options.profile);
-    bool products = has_products(program), windows = has_windows(program);
-    *lacks = (products && device.cublaslt_bytes == 0) || (windows && device.cudnn_bytes == 0);
-    return (products ? device.cublaslt_bytes : 0) + (windows ? device.cudnn_bytes : 0);
+    uint64_t bytes = 0;
+    *lacks = false;
+    for (uint32_t i = 0; i < library_count(program); i++) {
+        const struct ul_target_library *library = &program->options.libraries->rows[i];
+        if (library->device_bytes == NULL || !has_calls_of(program, library))
+            continue;
+        uint64_t taken = library->device_bytes(library->context);
+        *lacks = *lacks || taken == 0;
+        bytes += taken;
+    }
+    return bytes;
 }
 
 static uint64_t device_context_bytes(const struct ul_program *program, bool is_whole)
@@ -322,7 +280,7 @@ static void count_device(const struct ul_program *program, const struct ul_plan 
 
 /* ---- the sum ---- */
 
-/* Of a step its own and its node's, which is a part of it; of what lies in the arena its name. */
+/* Names of steps and their nodes, which are a part of them; names of what is in the arena. */
 static uint64_t name_bytes(const struct ul_program *program)
 {
     uint64_t bytes = 0;
@@ -335,16 +293,13 @@ static uint64_t name_bytes(const struct ul_program *program)
     return bytes;
 }
 
-/* Calls of the library are counted with what it keeps for them. */
+/* Calls of other libraries are counted with what these keep for them. */
 static uint64_t own_call_bytes(const struct ul_program *program)
 {
     uint64_t bytes = 0;
-    bool is_packed = false;
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        bytes += ul_call_is_own(&program->calls[i]) ? CALL_BYTES : 0;
-        is_packed = is_packed || ul_call_is_nbits(&program->calls[i]);
-    }
-    return bytes + (is_packed ? NBITS_CODE : 0);
+    for (uint32_t i = 0; i < program->call_count; i++)
+        bytes += program->calls[i].library->is_own ? CALL_BYTES : 0;
+    return bytes;
 }
 
 static uint64_t printed_bytes(const struct ul_program *program)
@@ -367,8 +322,8 @@ uint64_t ul_footprint_flash_bytes(struct ul_arena *scratch, const struct ul_prog
     return bytes;
 }
 
-/* Of all threads, in every plan: where the process is a caller's, each is as deep as the one that
- * calls. A process has one more where values are offloaded. */
+/* Stacks of all threads, in every plan: where the process is a caller's, each is as deep as the
+ * calling thread's. A process has one thread more where values are offloaded. */
 static uint64_t min_stack_bytes(const struct ul_program *program, bool is_whole)
 {
     uint64_t thread_count = program->options.thread_count;
@@ -391,19 +346,19 @@ static void count_stacks(const struct ul_program *program, const struct ul_plan 
     footprint->library_stack_bytes = program->options.thread_count * library_bytes;
 }
 
-/* Half of a trainer's pages of the C library are those that calls of a library touch too. */
+/* Calls of a library touch half of a trainer's pages of the C library too. */
 static uint64_t trainer_bytes(const struct ul_program *program)
 {
     const struct ul_training *training = program->options.training;
     if (training == NULL)
         return 0;
-    uint64_t bytes = program->library_place != UL_PLAN_NONE ? TRAINER_BYTES / 2 : TRAINER_BYTES;
+    uint64_t bytes = keeps(program) ? TRAINER_BYTES / 2 : TRAINER_BYTES;
     for (uint32_t i = 0; i < training->rate_count; i++)
         bytes += training->rates[i].kind == UL_RATE_COSINE ? COSINE_BYTES : 0;
     return bytes;
 }
 
-/* Code and tables that every run goes through, but the library's. */
+/* Code and tables that every run goes through, without the library's. */
 static uint64_t own_code_bytes(const struct ul_program *program)
 {
     return ul_profile_process(program->options.profile)->code_bytes + printed_bytes(program) +
@@ -427,10 +382,11 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
     beside.held_bytes = HELD_BYTES;
     beside.unread_bytes = unread_bytes(program);
     beside.page_share = PAGE_SHARE;
-    if (program->library_place == UL_PLAN_NONE)
+    if (!keeps(program))
         return beside;
     /* What stands for the library's code is beside in any case; while it starts, that is more. */
-    uint64_t fixed = library_code_bytes(program) + library_runtime_bytes(program);
+    const struct taken taken = taken_by_all(program);
+    uint64_t fixed = taken.code_bytes + taken.runtime_bytes;
     uint64_t making = process->calls.idle_bytes + making_bytes(program);
     beside.start_space = UL_PROGRAM_KEPT;
     beside.load_bytes = process->calls.load_bytes;
@@ -439,13 +395,13 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
     return beside;
 }
 
-/* What a call keeps comes while its primitive is made. */
+/* What a call keeps appears while its primitive is made. */
 static void bound_start(const struct ul_program *program, uint64_t reserved_bytes,
                         struct ul_footprint *footprint)
 {
     uint64_t beside = TABLE_BYTES + reserved_bytes / PAGE_SHARE, largest = 0;
     for (uint32_t i = 0; i < program->call_count; i++) {
-        uint32_t place = program->call_places[i];
+        uint32_t place = program->calls[i].kept_place;
         uint64_t kept = place != UL_PLAN_NONE ? program->problem->values[place].size_bytes : 0;
         largest = kept > largest ? kept : largest;
     }
@@ -468,26 +424,26 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
         return;
     }
     bool has_calls = plan->reserved_bytes[UL_PROGRAM_KEPT] > 0;
+    const struct taken taken =
+        has_calls && is_whole ? taken_by_all(program) : (struct taken){.code_bytes = 0};
     footprint->total_bytes = ul_plan_bounded_bytes(&beside, plan);
     footprint->buffer_bytes = reserved - unread;
     count_stacks(program, plan, is_whole, footprint);
     footprint->library_bytes = plan->reserved_bytes[UL_PROGRAM_KEPT];
-    if (has_calls && is_whole) {
-        footprint->library_bytes -= library_code_bytes(program) + library_runtime_bytes(program);
-        footprint->code_bytes = library_code_bytes(program);
-    }
+    footprint->library_bytes -= taken.code_bytes + taken.runtime_bytes;
+    footprint->code_bytes = taken.code_bytes;
     uint64_t known = footprint->buffer_bytes + footprint->stack_bytes + footprint->library_bytes;
     if (!is_whole) {
         UL_ASSERT(footprint->total_bytes == known);
         return;
     }
-    uint64_t runtime = process->runtime_bytes + (has_calls ? library_runtime_bytes(program) : 0);
+    uint64_t runtime = process->runtime_bytes + taken.runtime_bytes;
     footprint->code_bytes += own_code_bytes(program) + plan->reserved_bytes[UL_PROGRAM_CODE] -
                              ul_plan_late_bytes(&beside, reserved);
     footprint->runtime_bytes = footprint->total_bytes - known - footprint->code_bytes;
     if (has_calls)
         bound_start(program, reserved, footprint);
-    /* Before the first step little of the buffer is there, and much of the library's code. */
+    /* Before the first step little of the buffer is resident, and much of the library's code. */
     uint64_t run = known + footprint->code_bytes + runtime + reserved / PAGE_SHARE;
     footprint->starts_larger = footprint->total_bytes > run;
     if (footprint->starts_larger) {

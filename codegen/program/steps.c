@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step joins the program, and the planner's problem learns what it reads and writes, in which
- * ways it may run, and what must come before it. */
+/* Adds a step to the program, and tells the planner's problem what it reads and writes, its
+ * alternatives, and what must come before it. */
 #include "codegen/program/program_internal.h"
 #include "planner/model/plan.h"
 
@@ -44,8 +44,8 @@ void ul_program_mark_run(const struct ul_program *program, const struct ul_plan 
     }
 }
 
-/* A step's way by the same implementation, or the first of the same kind; where it has none, one of
- * no cost. */
+/* A step's alternative by the same implementation, or the first of the same kind; where it has
+ * none, one of no cost. */
 static const struct ul_plan_alternative *way_by(const struct ul_program *program, uint32_t step,
                                                 const struct ul_program_step *like)
 {
@@ -64,8 +64,8 @@ static const struct ul_plan_alternative *way_by(const struct ul_program *program
     return found;
 }
 
-/* A piece is not taken to be faster than its share of the whole: that it stays in a smaller cache
- * says nothing of the pieces around it, and splitting for the sake of time is not meant. */
+/* A piece is not assumed to be faster than its share of the whole: that it stays in a smaller cache
+ * says nothing about the pieces around it, and splits are not for the sake of time. */
 static uint64_t piece_cost(const struct ul_builder *builder, const struct ul_program_step *step,
                            uint64_t cost)
 {
@@ -87,7 +87,7 @@ static const struct ul_program_step *way_of(const struct ul_program_step *step, 
     return way == 0 ? step : &step->others[way - 1];
 }
 
-/* But for a budget, a piece runs the way that the whole does, and has its bits. */
+/* Except under a budget, a piece runs by the same alternative as the whole, and has its bits. */
 static void mark_piece(const struct ul_builder *builder, const struct ul_program_step *step,
                        struct ul_plan_alternative *ways)
 {
@@ -106,8 +106,8 @@ static void mark_piece(const struct ul_builder *builder, const struct ul_program
                                                        way_by(whole, from, way_of(step, i)));
 }
 
-/* What has other bits counts as no faster than the cheapest of those without: no prediction is near
- * enough to say that it is. */
+/* An alternative with other bits counts as no faster than the cheapest with the same bits: no
+ * prediction is exact enough to say that it is. */
 static void bound_costs(struct ul_plan_alternative *ways, uint32_t count)
 {
     uint64_t least = UINT64_MAX;
@@ -149,14 +149,14 @@ static uint64_t step_cost(const struct ul_builder *builder, const struct ul_prog
     return piece_cost(builder, step, cost);
 }
 
-/* ---- What it reads and writes ---- */
+/* ---- Reads and writes ---- */
 
 struct lists {
     uint32_t *reads, *writes;
     uint32_t read_count, write_count;
 };
 
-/* Once per place. */
+/* Lists each place once. */
 static void list_args(const struct ul_program_step *step, struct lists *lists)
 {
     for (uint32_t i = 0; i < step->arg_count; i++) {
@@ -168,7 +168,7 @@ static void list_args(const struct ul_program_step *step, struct lists *lists)
     }
 }
 
-/* Where an output is donated, both lie in one place: it is updated. */
+/* A donated output shares its place with the input: it is updated. */
 static uint32_t list_in_place(struct ul_builder *builder, const struct ul_program_step *step,
                               struct ul_plan_in_place *list)
 {
@@ -182,7 +182,7 @@ static uint32_t list_in_place(struct ul_builder *builder, const struct ul_progra
     return count;
 }
 
-/* What a call before the step may have written. */
+/* Lists results that a call before the step may have written. */
 static void list_spared(const struct ul_program_step *step, struct lists *lists)
 {
     for (uint32_t i = 0; step->is_spared && i < step->arg_count; i++) {
@@ -193,8 +193,8 @@ static void list_spared(const struct ul_program_step *step, struct lists *lists)
 }
 
 /* What the step moves of each place that it touches, in all rounds; scratch is written and read. */
-static const uint64_t *list_moves(const struct ul_builder *builder,
-                                  const struct ul_program_step *step, const struct lists *lists)
+static const uint64_t *list_traffic(const struct ul_builder *builder,
+                                    const struct ul_program_step *step, const struct lists *lists)
 {
     uint32_t touched = lists->read_count + lists->write_count;
     if (builder->options->bank_count == 0)
@@ -215,6 +215,16 @@ static const uint64_t *list_moves(const struct ul_builder *builder,
     return moves;
 }
 
+static void list_library(const struct ul_program *program, const struct ul_program_call *call,
+                         struct lists *lists)
+{
+    const struct ul_program_library *library = ul_program_library(program, call->library);
+    if (library->place != UL_PLAN_NONE)
+        lists->reads[lists->read_count++] = library->place;
+    if (library->state_place != UL_PLAN_NONE)
+        lists->reads[lists->read_count++] = library->state_place;
+}
+
 /* What the step touches, or a kernel in its place does. */
 static struct ul_plan_substep plan_substep(struct ul_builder *builder,
                                            const struct ul_program_step *step)
@@ -232,10 +242,8 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
         list_args(step->own, &lists);
     if (step->beside != UL_PLAN_NONE)
         lists.reads[lists.read_count++] = step->beside;
-    if (step->beside != UL_PLAN_NONE && step->kind == UL_STEP_CALL) {
-        lists.reads[lists.read_count++] = builder->program->library_place;
-        lists.reads[lists.read_count++] = builder->program->library_state;
-    }
+    if (step->kind == UL_STEP_CALL)
+        list_library(builder->program, &builder->program->calls[step->kernel], &lists);
     for (uint32_t i = 0; i < builder->unread_count; i++)
         lists.reads[lists.read_count++] = builder->unread[i];
     return (struct ul_plan_substep){.reads = lists.reads,
@@ -245,11 +253,10 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
                                     .in_place = in_place,
                                     .in_place_count = list_in_place(builder, step, in_place),
                                     .scratch_bytes = step->scratch_bytes,
-                                    .moves = list_moves(builder, step, &lists)};
+                                    .traffic = list_traffic(builder, step, &lists)};
 }
 
-/* The step as it was made, and the same in other ways, are the planner's alternatives; "ullage" is
- * our own lowering. */
+/* The step and its alternatives become the planner's alternatives; "ullage" is our own lowering. */
 static void plan_step(struct ul_builder *builder, const struct ul_program_step *step)
 {
     struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS + UL_SPARES];
@@ -276,7 +283,7 @@ static void plan_step(struct ul_builder *builder, const struct ul_program_step *
     ul_problem_add_step(builder->program->problem, &planned);
 }
 
-/* What stands in a loop comes after the test that may leave it. */
+/* Steps in a loop come after the test that may leave it. */
 static void test_first(struct ul_builder *builder, uint32_t region)
 {
     struct ul_program *program = builder->program;
@@ -304,7 +311,7 @@ const char *ul_step_name(const struct ul_builder *builder, const char *wanted)
     return ul_arena_printf(builder->arena, "%s #%u", name, builder->program->step_count);
 }
 
-/* What all ways of a step say alike. */
+/* Completes the fields that all alternatives of a step share. */
 static void others_complete(struct ul_builder *builder, struct ul_program_step *step)
 {
     struct ul_program_step *others =

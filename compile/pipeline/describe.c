@@ -373,7 +373,7 @@ void ul_compile_describe(struct ul_compile *compile)
     facts->model_sha256 = compile->model.sha256;
     facts->opset = find_opset(&compile->model);
     facts->target = compile->options.target;
-    facts->library = compile->library != NULL ? compile->library->name : NULL;
+    facts->library = compile->libraries != NULL ? compile->libraries->name : NULL;
     facts->for_precision.uncalled_count = compile->program->uncalled_count;
     facts->cudnn = compile->cudnn;
     facts->budget_bytes = compile->options.budget_bytes;

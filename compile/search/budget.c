@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans under a budget: the ladder, when the plan without a budget is too large, with plans of
  * other programs of the model (variants.h), and the reasons when nothing fits. */
+#include "compile/search/tries.h"
 #include "compile/search/variants.h"
 #include "planner/pack/placement.h"
 

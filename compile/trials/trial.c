@@ -5,8 +5,8 @@
  * not affect the others. They reuse what the main compile has found: its graph as it was read,
  * orders of equal graphs, answers of the library. */
 #define _POSIX_C_SOURCE 200809L
+#include "compile/trials/trial.h"
 #include "codegen/cpu/dnnl.h"
-#include "compile/compile_internal.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -81,8 +81,8 @@ static uint64_t moved_by(const struct ul_checker *c, const struct ul_plan_subste
                          uint32_t i)
 {
     uint32_t touched = substep->read_count + substep->write_count;
-    if (substep->moves != NULL)
-        return substep->moves[i];
+    if (substep->traffic != NULL)
+        return substep->traffic[i];
     if (i == touched)
         return substep->scratch_bytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * substep->scratch_bytes;
     uint32_t value =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What any plan can be asked. */
+/* Questions about any plan. */
 #include "planner/model/plan.h"
 #include "planner/model/method.h"
 
@@ -115,7 +115,7 @@ uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_b
                                                                            : budget_bytes;
 }
 
-/* Of a plan that nobody has checked yet, too. */
+/* Also for a plan that has not been checked yet. */
 static uint64_t deepest_stack(const struct ul_problem *problem, const struct ul_plan *plan)
 {
     uint64_t deepest = 0;
@@ -138,7 +138,8 @@ void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan)
         plan->beside_bytes += problem->spaces[s].beside ? plan->reserved_bytes[s] : 0;
 }
 
-/* A share below 1 lets the sum fall with what is reserved. A quarter leaves most of that fall. */
+/* A fraction below 1 lets the sum fall with the reserved bytes. A quarter leaves most of that
+ * fall. */
 uint64_t ul_plan_late_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes)
 {
     enum { SHARE = 4 };
@@ -148,7 +149,7 @@ uint64_t ul_plan_late_bytes(const struct ul_plan_beside *beside, uint64_t reserv
     return bytes < beside->last_bytes ? bytes : beside->last_bytes;
 }
 
-/* With so many bytes of space 0, and what the plan, if any, has beside. */
+/* With that many bytes of space 0, and what the plan, if there is one, has outside. */
 static uint64_t bounded_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes,
                               const struct ul_plan *plan)
 {
@@ -170,7 +171,7 @@ uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, const struct
     return bounded_bytes(beside, plan->reserved_bytes[0], plan);
 }
 
-/* By halving: the bytes never fall with what is reserved. */
+/* By bisection: the bytes never fall as more is reserved. */
 uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, const struct ul_plan *plan,
                               uint64_t budget_bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form of a plan: printed, and read back to the same bytes, so that a plan can be looked
- * at, edited and checked with its problem alone. planner/README.md has the grammar. */
+/* The text form of a plan: printed, and read back to the same bytes, so that a plan can be
+ * examined, edited and checked with only its problem. planner/README.md has the grammar. */
 #include "planner/model/model_internal.h"
 #include "planner/model/plan.h"
 
@@ -146,7 +146,7 @@ static enum ul_status parse_id(struct parser *p, uint32_t next)
     return id == next ? UL_OK : ul_scan_fail(&p->scan, "the next id before this");
 }
 
-/* A word that must stand here, and its number. */
+/* A word that must come here, and its number. */
 static enum ul_status parse_number(struct parser *p, const char *word, uint64_t *number)
 {
     UL_TRY(ul_scan_expect(&p->scan, word));

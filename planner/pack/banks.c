@@ -82,6 +82,7 @@ static enum ul_status bank_pack(struct layout *l, uint32_t bank, uint64_t work_l
                                 struct packed *packed)
 {
     struct ul_placement one = l->all;
+    one.holds_all = true;
     uint64_t capacity_bytes = l->problem->banks[bank].capacity_bytes;
     one.buffers = UL_NEW_ARRAY(l->arena, struct ul_pack_buffer, l->all.buffer_count);
     one.heads = UL_NEW_ARRAY(l->arena, uint32_t, l->all.buffer_count);

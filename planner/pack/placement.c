@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hands the ranges of a plan to the packer, one buffer for each alias chain.
+/* Gives the ranges of a plan to the packer, one buffer for each alias chain.
  *
- * A chain's members follow each other and never grow, so that the chain is one buffer that is
- * live from the first member's begin to the last one's end, with its bytes narrowing on the way:
+ * A chain's members follow each other and never grow, so the chain is one buffer that is live from
+ * the first member's begin to the last one's end, and whose bytes get fewer:
  *
  *     bytes |xxxxxx          |
  *           |xxxxxxyyyyy     |      a gap [end of x, end of y) with window [0, |y|)
  *           |xxxxxxyyyyyzzzz |
  *
- * What lives all the time, weights above all, crosses every moment: nothing else ever uses its
- * bytes, and a packing stays one when it is taken out and put below everything else. So it stands
- * there from the beginning, and the packer sees the others alone.
- */
+ * Nothing else ever uses the bytes of values that always live, above all weights; so a packing
+ * stays valid when they are moved below everything else. They are put there from the beginning, and
+ * the packer gets only the others. */
 #include "planner/pack/placement.h"
 #include "planner/model/timeline.h"
 
@@ -83,12 +82,12 @@ void ul_placement_take(struct ul_placement *l, uint32_t space)
     }
 }
 
-/* Puts what lives all the time at the bottom, moves the others to the front of the list, and
+/* Puts values that always live at the bottom, moves the others to the front of the list, and
  * returns the bytes below them. Only where any multiple of the common alignment is as good as
  * another. */
 static uint64_t bottom_fill(struct ul_placement *l, uint32_t *other_count)
 {
-    static const uint64_t max = (uint64_t)1 << 60; /* the packer says what is too much */
+    static const uint64_t max = (uint64_t)1 << 60; /* the packer reports what is too much */
     uint32_t begin = UINT32_MAX;
     uint32_t end = 0;
     uint64_t bottom = 0;
@@ -152,7 +151,7 @@ enum ul_status ul_placement_pack(struct ul_placement *l, enum ul_plan_pack metho
     }
     pack->method = method;
     uint64_t bottom = bottom_fill(l, &other_count);
-    if (pack->capacity_bytes > 0)
+    if (pack->capacity_bytes > 0 && l->holds_all)
         pack->capacity_bytes = pack->capacity_bytes > bottom ? pack->capacity_bytes - bottom : 1;
     UL_TRY(ul_pack_solve(l->arena, l->buffers, other_count, pack, result, diag));
     for (uint32_t i = 0; i < other_count; i++)
@@ -167,7 +166,7 @@ static enum ul_status space_place(struct ul_placement *l, const struct ul_plan_o
     ul_placement_take(l, space);
     struct ul_pack_options pack = {.work_limit = options->work_limit,
                                    .time_limit_seconds = options->time_limit_seconds};
-    if (l->problem->spaces[space].transfers) { /* no byte less is of use than what there is */
+    if (ul_problem_engine(l->problem, space, false) != NULL) { /* less is of no use */
         enum { OTHER_WORK = 1 << 16 };
         uint64_t capacity = l->problem->spaces[space].capacity_bytes;
         pack.capacity_bytes = capacity;

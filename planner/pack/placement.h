@@ -15,6 +15,7 @@ struct ul_placement {
     uint32_t *heads; /* per buffer: the first range of its chain */
     struct ul_pack_buffer *buffers;
     uint32_t buffer_count;
+    bool holds_all; /* a capacity is for all buffers, those that always live too */
 };
 
 /* placement.c */
@@ -31,8 +32,8 @@ enum ul_status ul_placement_pack(struct ul_placement *placement, enum ul_plan_pa
 /* Gives the ranges these offsets, behind `begin_bytes`, and returns the highest end behind that. */
 uint64_t ul_placement_store(const struct ul_placement *placement, uint64_t begin_bytes);
 
-/* Offsets for every range of the plan, by `method`; sets reserved_bytes, pack_method and
- * packing_proven. Banks are left out of account. */
+/* Finds offsets for every range of the plan, by `method`; sets reserved_bytes, pack_method and
+ * packing_proven. Banks are not considered. */
 enum ul_status ul_place_ranges(struct ul_arena *arena, const struct ul_problem *problem,
                                const struct ul_plan_options *options, struct ul_plan *plan,
                                struct ul_diag *diag) UL_MUST_CHECK;

@@ -27,7 +27,7 @@
 /* A state in the making. */
 struct draft {
     uint64_t *open, *wanted;
-    uint64_t live_bytes; /* wanted */
+    uint64_t live_bytes; /* bytes of wanted values */
     uint64_t cost;
     uint32_t done_count;
     uint32_t parent;
@@ -36,7 +36,8 @@ struct draft {
 };
 
 struct search {
-    struct exact_search *states; /* their sets: what is not open, what is not wanted */
+    /* their sets: nodes that are not open, values that are not wanted */
+    struct exact_search *states;
     const struct exact_problem *problem;
     uint64_t *not_open, *not_wanted;
     struct draft base, next, trial;
@@ -86,7 +87,7 @@ static bool has_room(const struct search *s, const struct draft *d, uint32_t bit
     return bytes_before(s, d, bit) + bytes <= p->capacity;
 }
 
-/* Whether no run of `bit` after its first one can be of use. */
+/* Whether no run of `bit` after its first one can be useful. */
 static bool is_ready(struct search *s, const struct draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
@@ -112,7 +113,7 @@ static void draft_run(const struct search *s, struct draft *d, uint32_t bit, boo
     }
 }
 
-/* ---- What is made at once ---- */
+/* ---- Runs that are made at once ---- */
 
 /* The input of `last` to run before it in a chain from `d`: the one after which least is wanted. */
 static uint32_t chain_next(struct search *s, const struct draft *d, uint32_t last)

@@ -172,6 +172,7 @@ struct climb {
     const bool *is_forward;         /* per step, of a program that trains; else NULL */
     uint64_t persistent_bytes, staying_bytes; /* of the latter, what no transfer may move */
     bool has_alternatives;
+    bool is_asynchronous;   /* steps may run beside others */
     bool keeps_values;      /* nothing is rewritten */
     struct box box;         /* what may become a rung */
     struct source *sources; /* of transfers, beside the base plan */
@@ -255,7 +256,7 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
     plan->order_why_not = c->base->order_why_not;
     plan->orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
     /* A node of several steps runs what a search found for it. */
-    if (found != NULL && found->proven_within != NULL && c->trees.count == 0)
+    if (found != NULL && found->proven_within != NULL && c->trees.count == 0 && !c->is_asynchronous)
         plan->optimal_within =
             ul_arena_printf(c->arena, "%s, by these implementations%s, graphs of %llu live bytes",
                             found->proven_within,
@@ -285,6 +286,8 @@ static enum ul_status sequence_pack(struct climb *c, struct ul_arena *scratch, b
     return status;
 }
 
+enum { OVERLAP_WORK = 1 << 18 }; /* of one sequence */
+
 /* Packs a sequence of steps, run in these ways, and takes it into the ladder if it is good enough.
  */
 static enum ul_status ways_offer(struct climb *c, const uint32_t *steps, uint32_t count,
@@ -300,6 +303,14 @@ static enum ul_status ways_offer(struct climb *c, const uint32_t *steps, uint32_
     ul_timeline_build(&scratch, c->problem, UL_ALIAS_ALL, &live);
     ul_account_live(&scratch, &live);
     live.cost = sequence_cost(c, steps, count, alternatives);
+    if (c->is_asynchronous) { /* with no byte more than one after the other */
+        struct ul_effort effort = {.work_limit = OVERLAP_WORK};
+        plan = (struct ul_plan){.alignment_bytes = live.alignment_bytes,
+                                .positions = live.positions,
+                                .position_count = live.position_count};
+        ul_transfer_overlap(&scratch, c->problem, live.order_lower_bound_bytes, &effort, &plan);
+        live.cost = plan.cost;
+    }
     if (is_promising(c, &scratch, &live)) {
         methods_note(c, found, count > c->problem->step_count, &plan);
         status = sequence_pack(c, &scratch, is_rewritten, &plan);
@@ -921,7 +932,8 @@ static enum ul_status cuts_climb(struct climb *c, const struct rungs *rungs)
 /* So much of what a budget bounds may the other space take. */
 static uint64_t room_of(const struct ul_problem *problem)
 {
-    uint64_t capacity = problem->spaces[ul_transfer_space(problem)].capacity_bytes;
+    uint32_t space = ul_transfer_space(problem);
+    uint64_t capacity = space == UL_PLAN_NONE ? 0 : problem->spaces[space].capacity_bytes;
     return capacity == 0 ? UINT64_MAX : capacity;
 }
 
@@ -933,6 +945,8 @@ static const char *transfers_name(struct climb *c, const struct source *source,
         saves += job->positions[p].kind == UL_PLAN_SAVE;
         loads += job->positions[p].kind == UL_PLAN_LOAD;
     }
+    if (saves + loads == 0)
+        return source->remat_method;
     bool is_alone = strcmp(source->remat_method, "none") == 0;
     return ul_arena_printf(c->arena, "%s%stransfers: %u saves, %u loads",
                            is_alone ? "" : source->remat_method, is_alone ? "" : "; ", saves,
@@ -960,7 +974,8 @@ static enum ul_status moved_offer(struct climb *c, struct ul_arena *scratch,
     plan.positions =
         ul_arena_copy(c->arena, job->positions, job->position_count * sizeof *job->positions);
     UL_TRY(sequence_pack(c, scratch, false, &plan));
-    *is_held = plan.reserved_bytes[ul_transfer_space(c->problem)] <= room_of(c->problem);
+    uint32_t space = ul_transfer_space(c->problem);
+    *is_held = space == UL_PLAN_NONE || plan.reserved_bytes[space] <= room_of(c->problem);
     return UL_OK;
 }
 
@@ -989,7 +1004,7 @@ static enum ul_status source_move(struct climb *c, const struct source *source,
             (struct ul_effort){.work_limit = WORK + STEP_WORK * (uint64_t)runs.position_count,
                                .deadline_seconds = c->effort.deadline_seconds,
                                .seed = c->options.seed + 1};
-        if (runs.order_lower_bound_bytes > limit_bytes)
+        if (runs.order_lower_bound_bytes > limit_bytes || c->is_asynchronous)
             ul_transfer_place(&scratch, &job);
         is_held = true;
         if (job.positions == NULL)
@@ -1025,7 +1040,7 @@ static enum ul_status base_move(struct climb *c, uint64_t limit_bytes)
 
 static enum ul_status sources_move(struct climb *c, uint64_t limit_bytes)
 {
-    if (ul_transfer_space(c->problem) == UL_PLAN_NONE)
+    if (ul_transfer_space(c->problem) == UL_PLAN_NONE && !c->is_asynchronous)
         return UL_OK;
     UL_TRY(base_move(c, limit_bytes));
     for (uint32_t i = 0; i < c->source_count && !is_late(c); i++)
@@ -1043,8 +1058,10 @@ static void sources_take(struct climb *c)
     for (uint32_t i = 0; i < c->source_count; i++) {
         const struct ul_plan *plan =
             &c->ladder->rungs[1 + (uint64_t)i * rungs / c->source_count].plan;
-        c->sources[i] = (struct source){.positions = plan->positions,
-                                        .position_count = plan->position_count,
+        struct ul_plan runs = *plan;
+        ul_transfer_only_runs(&c->scratch, &runs);
+        c->sources[i] = (struct source){.positions = runs.positions,
+                                        .position_count = runs.position_count,
                                         .remat_method = plan->remat_method};
     }
 }
@@ -1137,11 +1154,16 @@ static enum ul_status room_find(struct climb *c, const struct rungs *r, uint64_t
 
 static enum ul_status transfers_climb(struct climb *c, const struct rungs *r, uint64_t budget_bytes)
 {
-    if (ul_transfer_space(c->problem) == UL_PLAN_NONE)
+    bool moves = ul_transfer_space(c->problem) != UL_PLAN_NONE;
+    if (!moves && !c->is_asynchronous)
         return UL_OK;
+    /* What runs beside others may take more than the runs alone. */
+    uint64_t top_bytes = r->top_bytes;
+    if (c->is_asynchronous && top_bytes < c->ladder->rungs[0].plan.order_lower_bound_bytes)
+        top_bytes = c->ladder->rungs[0].plan.order_lower_bound_bytes;
     sources_take(c);
-    UL_TRY(limits_move(c, r->top_bytes, r->count, 0));
-    if (!c->options.finds_room || room_of(c->problem) == UINT64_MAX ||
+    UL_TRY(limits_move(c, top_bytes, r->count, 0));
+    if (!moves || !c->options.finds_room || room_of(c->problem) == UINT64_MAX ||
         has_rung_within(c->ladder, budget_bytes))
         return UL_OK;
     return room_find(c, r, budget_bytes, &c->ladder->room_bytes);
@@ -1451,16 +1473,31 @@ static enum ul_status kept_climb(struct climb *c)
     return UL_OK;
 }
 
+/* The plan whose runs follow each other, where steps of the first run beside others. */
+static enum ul_status base_make(struct climb *c, const struct ul_plan *first, struct ul_plan *base)
+{
+    *base = *first;
+    if (ul_plan_only_runs(first))
+        return UL_OK;
+    ul_transfer_only_runs(c->arena, base);
+    return ul_plan_complete(c->arena, c->problem, &c->options, base, c->diag);
+}
+
 const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options, struct ul_plan *plan)
 {
-    struct climb c = {.arena = arena, .problem = problem, .options = *options, .base = plan};
+    struct ul_plan base;
+    struct ul_diag diag = {.status = UL_OK};
+    struct climb c = {
+        .arena = arena, .problem = problem, .options = *options, .base = &base, .diag = &diag};
     c.effort.seed = options->seed;
     struct rungs r = {.count = 0};
     if (options->remat == UL_REMAT_BEST || options->remat == UL_REMAT_NONE ||
         problem->step_count == 0)
         return NULL;
     ul_plan_options_resolve(&c.options);
+    enum ul_status status = base_make(&c, plan, &base);
+    UL_ASSERT(status == UL_OK);
     ul_arena_init(&c.scratch);
     climb_prepare(&c, &r);
     limits_set(&c, &ul_remat_limits_rung);
@@ -1592,7 +1629,10 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     if (c.options.pack == UL_PACK_NONE || is_fixed || problem->step_count == 0)
         return UL_OK;
     c.effort.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
-    c.base = &first.plan;
+    struct ul_plan base_plan;
+    UL_TRY(base_make(&c, &first.plan, &base_plan));
+    c.base = &base_plan;
+    c.is_asynchronous = ul_problem_is_asynchronous(problem);
     ul_arena_init(&c.scratch);
     enum ul_status status = keeps ? kept_climb(&c) : climb_run(&c, options->budget_bytes);
     ul_arena_done(&c.scratch);

@@ -29,19 +29,6 @@ enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_pr
                                       const struct ul_plan_options *options, struct ul_plan *plan,
                                       struct ul_diag *diag) UL_MUST_CHECK;
 
-/* dependences.c */
-
-/* Positions or ranges of a plan, by their numbers. */
-struct ul_plan_list {
-    uint32_t *items;
-    uint32_t count, capacity;
-};
-void ul_plan_list_add(struct ul_arena *arena, struct ul_plan_list *list, uint32_t item);
-/* Adds to `before`, per position of a plan that has nothing but runs, the earlier positions that it
- * depends on by values and steps. */
-void ul_plan_find_before(struct ul_arena *arena, const struct ul_problem *problem,
-                         const struct ul_plan *plan, struct ul_plan_list *before);
-
 /* rearrange.c */
 
 /* Gives `other`, a copy of a plan, other positions, whose live sums stay within the limit while all

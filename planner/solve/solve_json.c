@@ -150,8 +150,8 @@ static enum ul_status space_read(struct loader *l)
     const json_t *given = json_object_get(l->root, "space");
     if (given == NULL)
         return UL_OK;
-    struct ul_plan_space *space = UL_NEW(l->arena, struct ul_plan_space);
-    *space = (struct ul_plan_space){.name = "other", .transfers = true};
+    struct ul_plan_offload *space = UL_NEW(l->arena, struct ul_plan_offload);
+    space->name = "other";
     struct {
         const char *key;
         uint64_t *out;

@@ -20,7 +20,8 @@ struct mover {
     struct ul_arena *arena;
     const struct ul_solve_graph *graph;
     struct ul_problem *problem; /* steps in the published order; values as nodes */
-    uint32_t *step_of;          /* per node */
+    const struct ul_plan_resource *engine;
+    uint32_t *step_of; /* per node */
     uint64_t budget_bytes;
     struct ul_solve_result *result;
 };
@@ -30,8 +31,7 @@ static void problem_make(struct mover *m)
     const struct ul_solve_graph *g = m->graph;
     m->problem = ul_problem_new(m->arena);
     m->step_of = UL_NEW_ARRAY(m->arena, uint32_t, g->node_count);
-    uint32_t other = ul_problem_add_space(m->problem, g->other->name, 0);
-    m->problem->spaces[other] = *g->other;
+    m->engine = ul_problem_engine(m->problem, ul_problem_add_offload(m->problem, g->other), false);
     for (uint32_t v = 0; v < g->node_count; v++) {
         struct ul_plan_value value =
             ul_plan_value_make(g->names[v], UL_PLAN_ACTIVATIONS, g->size_bytes[v]);
@@ -177,7 +177,7 @@ enum ul_status ul_solve_graph_run(struct ul_arena *arena, const struct ul_solve_
     if (result->fits && result->cost > result->base_cost)
         result->cost_bound =
             ul_bound_transfers(&(struct ul_bound_transfers){.graph = graph,
-                                                            .space = graph->other,
+                                                            .engine = m.engine,
                                                             .alignment_bytes = 1,
                                                             .budget_bytes = options->budget_bytes,
                                                             .known_cost = result->cost},

@@ -7,9 +7,9 @@
 
 uint32_t ul_transfer_space(const struct ul_problem *problem)
 {
-    for (uint32_t s = 1; s < problem->space_count; s++) {
-        if (problem->spaces[s].transfers)
-            return s;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        if (problem->resources[r].kind == UL_PLAN_ENGINE)
+            return problem->resources[r].space;
     }
     return UL_PLAN_NONE;
 }
@@ -32,6 +32,7 @@ struct trial {
     struct ul_transfer_model *model;
     bool *chosen;
     uint64_t *live_bytes;
+    bool is_asynchronous; /* steps may run beside others, too */
 };
 
 static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
@@ -40,9 +41,13 @@ static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
     struct ul_transfer *job = t->job;
     struct ul_plan plan = {.position_count = 0};
     ul_arena_init(&scratch);
+    plan.alignment_bytes = job->runs->alignment_bytes;
     ul_transfer_schedule(&scratch, t->model, way, job->limit_bytes, t->chosen, t->live_bytes,
                          &plan);
-    ul_account_cost(&scratch, job->problem, &plan);
+    if (t->is_asynchronous)
+        ul_transfer_overlap(&scratch, job->problem, job->limit_bytes, &job->effort, &plan);
+    else
+        ul_account_cost(&scratch, job->problem, &plan);
     job->effort.work += plan.position_count;
     if (job->positions == NULL || plan.cost < job->cost) {
         job->cost = plan.cost;
@@ -88,6 +93,37 @@ static void ways_try(struct trial *t)
     }
 }
 
+/* Where nothing moves, the runs are all that there is. */
+static void overlap_try(struct ul_arena *arena, struct ul_transfer *job)
+{
+    struct ul_plan plan = *job->runs;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    ul_account_live(&scratch, &plan);
+    ul_arena_done(&scratch);
+    job->floor_bytes = plan.order_lower_bound_bytes;
+    if (job->floor_bytes > job->limit_bytes)
+        return;
+    ul_transfer_overlap(arena, job->problem, job->limit_bytes, &job->effort, &plan);
+    job->positions = plan.positions;
+    job->position_count = plan.position_count;
+    job->cost = plan.cost;
+}
+
+void ul_transfer_only_runs(struct ul_arena *arena, struct ul_plan *plan)
+{
+    const struct ul_plan_position *positions = plan->positions;
+    uint32_t count = plan->position_count;
+    plan->positions = UL_NEW_ARRAY(arena, struct ul_plan_position, count);
+    plan->position_count = 0;
+    for (uint32_t p = 0; p < count; p++) {
+        if (positions[p].kind != UL_PLAN_RUN)
+            continue;
+        plan->positions[plan->position_count] = positions[p];
+        plan->positions[plan->position_count++].stream = 0;
+    }
+}
+
 void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job)
 {
     struct ul_arena scratch;
@@ -95,7 +131,10 @@ void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job)
     ul_arena_init(&scratch);
     struct ul_transfer_model model = {
         .arena = &scratch, .problem = job->problem, .runs = job->runs, .space = space};
-    struct trial trial = {.job = job, .arena = arena, .model = &model};
+    struct trial trial = {.job = job,
+                          .arena = arena,
+                          .model = &model,
+                          .is_asynchronous = ul_problem_is_asynchronous(job->problem)};
     job->positions = NULL;
     job->cost = UINT64_MAX;
     job->floor_bytes = UINT64_MAX;
@@ -106,6 +145,8 @@ void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job)
         trial.live_bytes = UL_NEW_ARRAY(&scratch, uint64_t, model.count);
         if (job->floor_bytes <= job->limit_bytes)
             ways_try(&trial);
+    } else if (job->runs->position_count > 0) {
+        overlap_try(arena, job);
     }
     ul_arena_done(&scratch);
 }

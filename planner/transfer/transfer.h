@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers for a sequence of runs: which values wait in another space, and when they are copied.
+/* What runs beside a sequence of runs: steps of other resources, and the copies of values that wait
+ * in another space.
  *
- * Invariants: what is found runs the same steps in the same order; its live sum of space 0 is
+ * Invariants: what is found runs the same steps, and where values move in the same order but for
+ * steps of other resources; its live sum of space 0 is
  * within the limit, as ul_timeline_build and ul_account_live have it, and what lies in the other
  * space within the room there, before packing.
  * Ownership: what is found lives in the arena handed in. Units: bytes, each range rounded up to the
@@ -30,5 +32,15 @@ struct ul_transfer {
 uint32_t ul_transfer_space(const struct ul_problem *problem);
 /* Fills what is found: the cheapest of several tries. */
 void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job);
+/* The runs of a plan on stream 0, without all else. */
+void ul_transfer_only_runs(struct ul_arena *arena, struct ul_plan *plan);
+
+/* transfer_overlap.c */
+
+/* Gives `plan`, of which the positions and the alignment are known, positions that cost less where
+ * steps of other resources run beside others, with the live sum of space 0 within the limit. Sets
+ * the cost and the live sum, also where the positions stay. */
+void ul_transfer_overlap(struct ul_arena *arena, const struct ul_problem *problem,
+                         uint64_t limit_bytes, struct ul_effort *effort, struct ul_plan *plan);
 
 #endif

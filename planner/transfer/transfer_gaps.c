@@ -29,8 +29,14 @@ struct maker {
     bool has_entries;
 };
 
-static uint32_t entry_around(const struct ul_problem *problem, uint32_t region)
+static uint32_t region_of(const struct ul_problem *problem, const struct ul_plan_position *at)
 {
+    return at->kind == UL_PLAN_RUN ? problem->steps[at->step].region : at->region;
+}
+
+uint32_t ul_transfer_section(const struct ul_problem *problem, const struct ul_plan_position *at)
+{
+    uint32_t region = region_of(problem, at);
     while (region != 0 && problem->regions[region].kind != UL_PLAN_ENTRY)
         region = problem->regions[region].parent;
     return region;
@@ -38,7 +44,7 @@ static uint32_t entry_around(const struct ul_problem *problem, uint32_t region)
 
 static uint32_t region_at(const struct ul_transfer_model *m, uint32_t position)
 {
-    return m->problem->steps[m->runs->positions[position].step].region;
+    return region_of(m->problem, &m->runs->positions[position]);
 }
 
 /* The innermost region that both are in. */
@@ -53,15 +59,17 @@ static uint32_t region_of_both(const struct ul_problem *problem, uint32_t a, uin
     return a;
 }
 
-/* Whether a transfer of its own section may stand before position `g`. */
-static bool is_open(const struct ul_transfer_model *m, uint32_t g)
+bool ul_transfer_is_open(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t g)
 {
-    if (g == 0 || g == m->count || m->section[g - 1] != m->section[g])
+    const struct ul_plan_position *at = &plan->positions[g];
+    if (g == 0 || g == plan->position_count)
         return true;
-    if (m->runs->positions[g].substep > 0)
+    uint32_t section = ul_transfer_section(problem, at);
+    if (ul_transfer_section(problem, at - 1) != section)
+        return true;
+    if (at->kind == UL_PLAN_RUN && at->substep > 0)
         return false;
-    uint32_t both = region_of_both(m->problem, region_at(m, g - 1), region_at(m, g));
-    return both == m->section[g];
+    return region_of_both(problem, region_of(problem, at - 1), region_of(problem, at)) == section;
 }
 
 static void sections_make(struct ul_transfer_model *m)
@@ -71,7 +79,7 @@ static void sections_make(struct ul_transfer_model *m)
     m->section_first = UL_NEW_ARRAY(m->arena, uint32_t, regions);
     m->section_end = UL_NEW_ARRAY(m->arena, uint32_t, regions);
     for (uint32_t p = m->count; p-- > 0;) {
-        m->section[p] = entry_around(m->problem, region_at(m, p));
+        m->section[p] = ul_transfer_section(m->problem, &m->runs->positions[p]);
         m->section_first[m->section[p]] = p;
     }
     for (uint32_t p = 0; p < m->count; p++)
@@ -85,7 +93,7 @@ static void boundaries_make(struct ul_transfer_model *m)
     m->next_open = UL_NEW_ARRAY(m->arena, uint32_t, count);
     m->last_open = UL_NEW_ARRAY(m->arena, uint32_t, count);
     for (uint32_t g = 0; g <= m->count; g++) {
-        m->last_open[g] = is_open(m, g) ? g : m->last_open[g - 1];
+        m->last_open[g] = ul_transfer_is_open(m->problem, m->runs, g) ? g : m->last_open[g - 1];
         if (g == m->count)
             break;
         const struct ul_plan_position *at = &m->runs->positions[g];
@@ -93,7 +101,7 @@ static void boundaries_make(struct ul_transfer_model *m)
         m->time[g + 1] = m->time[g] + (at->substep == 0 ? cost : 0);
     }
     for (uint32_t g = m->count + 1; g-- > 0;)
-        m->next_open[g] = is_open(m, g) ? g : m->next_open[g + 1];
+        m->next_open[g] = ul_transfer_is_open(m->problem, m->runs, g) ? g : m->next_open[g + 1];
 }
 
 static void live_make(struct ul_transfer_model *m)
@@ -210,8 +218,9 @@ static uint32_t item_add(struct ul_transfer_model *m, uint32_t value, bool is_ho
 static void item_charge(struct ul_transfer_model *m, struct ul_transfer_item *item,
                         const struct ul_transfer_piece *piece, bool saves)
 {
-    uint64_t one = ul_account_transfer_cost(m->problem, m->space, item->value);
-    uint64_t cost = (saves ? one : 0) + (piece->loads ? one : 0);
+    uint64_t bytes = m->problem->values[item->value].size_bytes;
+    uint64_t cost = (saves ? ul_resource_cost(m->engines[false], bytes) : 0) +
+                    (piece->loads ? ul_resource_cost(m->engines[true], bytes) : 0);
     uint32_t from = saves ? piece->save_at : piece->begin;
     uint64_t hidden = m->time[piece->end] - m->time[from];
     item->cost = ul_size_add_saturating(item->cost, cost);
@@ -339,6 +348,8 @@ void ul_transfer_model_make(struct ul_transfer_model *m)
 {
     struct maker k = {.m = m};
     m->count = m->runs->position_count;
+    for (int loads = 0; loads < 2; loads++)
+        m->engines[loads] = ul_problem_engine(m->problem, m->space, loads != 0);
     UL_ASSERT(m->space != UL_PLAN_NONE && m->count > 0);
     sections_make(m);
     boundaries_make(m);

@@ -36,11 +36,12 @@ struct ul_transfer_model {
     const struct ul_problem *problem;
     const struct ul_plan *runs;
     uint32_t space;
-    uint32_t count;                        /* positions */
-    uint64_t *time;                        /* per boundary: cost of the runs before it */
-    uint64_t *live_bytes;                  /* per position: the live sum of the runs */
-    uint32_t *section;                     /* per position: its entry, or the root */
-    uint32_t *section_first, *section_end; /* per region that is a section: boundaries */
+    const struct ul_plan_resource *engines[2]; /* that save, that load; perhaps the same */
+    uint32_t count;                            /* positions */
+    uint64_t *time;                            /* per boundary: cost of the runs before it */
+    uint64_t *live_bytes;                      /* per position: the live sum of the runs */
+    uint32_t *section;                         /* per position: its entry, or the root */
+    uint32_t *section_first, *section_end;     /* per region that is a section: boundaries */
     uint32_t *next_open; /* per boundary: the next where transfers may stand, or UL_PLAN_NONE */
     uint32_t *last_open; /* per boundary: the last one up to it, or UL_PLAN_NONE */
     struct ul_transfer_piece *pieces; /* by value and begin */
@@ -59,6 +60,10 @@ struct ul_transfer_way {
 
 /* transfer_gaps.c */
 
+/* The entry that a position belongs to, or the root. */
+uint32_t ul_transfer_section(const struct ul_problem *problem, const struct ul_plan_position *at);
+/* Whether something else of its own section may stand before position `g`. */
+bool ul_transfer_is_open(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t g);
 void ul_transfer_model_make(struct ul_transfer_model *m);
 
 /* transfer_choose.c */

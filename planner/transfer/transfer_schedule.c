@@ -16,8 +16,8 @@
 
 #include <stdlib.h>
 
-/* The streams: of saves, and of loads where they run beside each other. */
-enum { OUT = 1, IN = 2, STREAM_COUNT };
+/* The queues: of saves, and of loads where they run beside each other. */
+enum { OUT, IN, QUEUE_COUNT };
 
 struct op {
     const struct ul_transfer_piece *piece;
@@ -39,14 +39,14 @@ struct scheduler {
     struct op *ops;
     uint32_t op_count;
     uint32_t *by_boundary, *first; /* operations by where they are issued; count + 2 entries */
-    uint32_t *queue[STREAM_COUNT]; /* operations as issued */
-    uint32_t queued[STREAM_COUNT];
-    uint32_t done[STREAM_COUNT]; /* of these, so many have been waited for */
+    uint32_t *queue[QUEUE_COUNT];  /* operations as issued */
+    uint32_t queued[QUEUE_COUNT];
+    uint32_t done[QUEUE_COUNT]; /* of these, so many have been waited for */
     bool is_duplex;
     struct ul_plan *plan;
 };
 
-static uint32_t stream_of(const struct scheduler *s, const struct op *op)
+static uint32_t queue_of(const struct scheduler *s, const struct op *op)
 {
     return s->is_duplex && op->loads ? IN : OUT;
 }
@@ -61,7 +61,8 @@ static uint32_t op_add(struct scheduler *s, const struct ul_transfer_piece *piec
                                       .at = loads ? piece->end : piece->save_at,
                                       .save = UL_PLAN_NONE,
                                       .size_bytes = bytes};
-    s->ops[s->op_count].cost = ul_account_transfer_cost(s->m->problem, s->m->space, piece->value);
+    s->ops[s->op_count].cost =
+        ul_resource_cost(s->m->engines[loads], s->m->problem->values[piece->value].size_bytes);
     return s->op_count++;
 }
 
@@ -144,29 +145,29 @@ static void loads_place(struct scheduler *s)
 
 static void put_wait(struct scheduler *s, const struct op *op)
 {
-    uint32_t stream = stream_of(s, op);
+    uint32_t queue = queue_of(s, op);
     s->plan->positions[s->plan->position_count++] = (struct ul_plan_position){
         .kind = UL_PLAN_WAIT, .awaited = op->position, .region = op->piece->section};
-    while (s->done[stream] < s->queued[stream]) {
-        struct op *other = &s->ops[s->queue[stream][s->done[stream]]];
+    while (s->done[queue] < s->queued[queue]) {
+        struct op *other = &s->ops[s->queue[queue][s->done[queue]]];
         if (other->position > op->position)
             break;
         other->is_done = true;
-        s->done[stream]++;
+        s->done[queue]++;
     }
 }
 
 static void put_transfer(struct scheduler *s, struct op *op)
 {
-    uint32_t stream = stream_of(s, op);
+    uint32_t queue = queue_of(s, op);
     op->position = s->plan->position_count;
     s->plan->positions[s->plan->position_count++] =
         (struct ul_plan_position){.kind = op->loads ? UL_PLAN_LOAD : UL_PLAN_SAVE,
-                                  .stream = stream,
+                                  .stream = s->m->engines[op->loads]->stream,
                                   .value = op->piece->value,
                                   .space = s->m->space,
                                   .region = op->piece->section};
-    s->queue[stream][s->queued[stream]++] = (uint32_t)(op - s->ops);
+    s->queue[queue][s->queued[queue]++] = (uint32_t)(op - s->ops);
 }
 
 /* The oldest save that is not done and whose bytes would be free at the boundary; NULL: none. What
@@ -201,9 +202,9 @@ static void room_make(struct scheduler *s, uint32_t g)
 /* All that is left of a section's transfers at its end. */
 static void section_finish(struct scheduler *s)
 {
-    for (uint32_t stream = OUT; stream < STREAM_COUNT; stream++) {
-        if (s->done[stream] < s->queued[stream])
-            put_wait(s, &s->ops[s->queue[stream][s->queued[stream] - 1]]);
+    for (uint32_t queue = OUT; queue < QUEUE_COUNT; queue++) {
+        if (s->done[queue] < s->queued[queue])
+            put_wait(s, &s->ops[s->queue[queue][s->queued[queue] - 1]]);
     }
 }
 
@@ -229,9 +230,9 @@ static void boundary_put(struct scheduler *s, uint32_t g, uint32_t section)
         put_transfer(s, op);
     }
     struct op *due = NULL;
-    uint32_t stream = s->is_duplex ? IN : OUT;
-    for (uint32_t i = s->done[stream]; i < s->queued[stream]; i++) {
-        struct op *op = &s->ops[s->queue[stream][i]];
+    uint32_t queue = s->is_duplex ? IN : OUT;
+    for (uint32_t i = s->done[queue]; i < s->queued[queue]; i++) {
+        struct op *op = &s->ops[s->queue[queue][i]];
         due = op->loads && op->piece->end <= g ? op : due;
     }
     if (due != NULL)
@@ -284,11 +285,11 @@ void ul_transfer_schedule(struct ul_arena *arena, const struct ul_transfer_model
 {
     struct scheduler s = {.m = m, .way = way, .limit_bytes = limit_bytes, .plan = plan};
     ul_arena_init(&s.scratch);
-    s.is_duplex = m->problem->spaces[m->space].duplex;
+    s.is_duplex = m->engines[false]->stream != m->engines[true]->stream;
     s.live_bytes = ul_arena_copy(&s.scratch, live_bytes, m->count * sizeof *live_bytes);
     ops_make(&s, chosen);
-    for (uint32_t stream = 0; stream < STREAM_COUNT; stream++)
-        s.queue[stream] = UL_NEW_ARRAY(&s.scratch, uint32_t, s.op_count);
+    for (uint32_t queue = OUT; queue < QUEUE_COUNT; queue++)
+        s.queue[queue] = UL_NEW_ARRAY(&s.scratch, uint32_t, s.op_count);
     loads_place(&s);
     ops_index(&s);
     uint64_t most = (uint64_t)m->count + 4 * (uint64_t)s.op_count + 2;

@@ -34,6 +34,7 @@ static int by_area(const void *a, const void *b)
 
 static struct box box_of(const struct ul_page *page, uint32_t range)
 {
+    UL_ASSERT(range < page->saved->range_count && page->length > 0 && page->top_bytes > 0);
     const struct ul_saved_range *of = &page->saved->ranges[range];
     double column = (double)UL_PAGE_WIDTH / page->length;
     double byte = HEIGHT / (double)page->top_bytes;
@@ -123,6 +124,7 @@ static void put_joints(struct ul_page *page, const struct boxes *boxes)
         uint32_t alias = saved->ranges[box->range].alias;
         if (alias == UL_PLAN_NONE || saved->ranges[alias].size_bytes == 0)
             continue;
+        UL_ASSERT(alias < saved->range_count);
         struct box older = box_of(page, alias);
         double height = older.height < box->height ? older.height : box->height;
         ul_page_put(page, is_open ? "M" : "<path class=\"joint\" d=\"M");
@@ -212,6 +214,7 @@ static void find_hole(struct ul_page *page, struct hole *hole)
     for (int i = 0; i < FARTHEST && hole->end < page->length && is_free(saved, hole, hole->end);
          i++)
         hole->end++;
+    UL_ASSERT(hole->begin < hole->end && hole->begin_bytes <= hole->end_bytes);
 }
 
 static void put_hole(struct ul_page *page, const struct hole *hole)

@@ -276,7 +276,7 @@ static struct ul_problem *small_problem(struct ul_arena *arena)
                                "value 3 \"y\" outputs 64 to-end\n"
                                "value 4 \"books\" scratch 24 persistent first-bank\n"
                                "step 0 \"first\"\n  alternative cost 5\n"
-                               "    substep reads 0 1 writes 2 scratch 64 moves 64 1024 128 999\n"
+                               "    substep reads 0 1 writes 2 scratch 64 traffic 64 1024 128 999\n"
                                "step 1 \"last\"\n  alternative cost 5\n"
                                "    substep reads 2 writes 3\n";
     struct ul_problem *problem;

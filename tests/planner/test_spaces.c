@@ -234,12 +234,14 @@ static void spaces_add(struct maker *m)
 {
     uint32_t count = 1 + random_below(&m->random, 2);
     for (uint32_t s = 1; s <= count; s++) {
-        ul_problem_add_space(m->problem, "other", 0);
-        m->problem->spaces[s].bandwidth_mb = random_below(&m->random, 3) * 500;
-        m->problem->spaces[s].latency_cost = random_below(&m->random, 2);
+        struct ul_plan_offload other = {.name = "other"};
+        other.bandwidth_mb = random_below(&m->random, 3) * 500;
+        other.latency_cost = random_below(&m->random, 2);
+        ul_problem_add_offload(m->problem, &other);
     }
-    for (uint32_t s = 0; s <= count; s++)
-        m->problem->spaces[s].transfers = true;
+    /* Values of other spaces move to the arena. */
+    ul_problem_add_resource(m->problem,
+                            &(struct ul_plan_resource){.kind = UL_PLAN_ENGINE, .stream = 1});
     for (uint32_t v = 0; v < m->problem->value_count; v++) {
         if (random_below(&m->random, 5) == 0)
             m->problem->values[v].space = random_below(&m->random, count + 1);

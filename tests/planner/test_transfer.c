@@ -68,11 +68,11 @@ static void made_init(struct made *m, uint64_t seed)
     states_make(m);
     if (seed % 3 == 0)
         entries_add(m->problem);
-    struct ul_plan_space *other = &m->problem->spaces[ul_problem_add_space(m->problem, "other", 0)];
-    other->transfers = true;
-    other->duplex = random_below(&m->random, 2) == 0;
-    other->latency_cost = random_below(&m->random, 2) * 3;
-    other->bandwidth_mb = random_below(&m->random, 3) * 20000;
+    struct ul_plan_offload other = {.name = "other"};
+    other.duplex = random_below(&m->random, 2) == 0;
+    other.latency_cost = random_below(&m->random, 2) * 3;
+    other.bandwidth_mb = random_below(&m->random, 3) * 20000;
+    ul_problem_add_offload(m->problem, &other);
     uint32_t steps[MAX_STEPS];
     for (uint32_t s = 0; s < m->problem->step_count; s++)
         steps[s] = s;
@@ -372,7 +372,7 @@ static bool time_less(struct mutant *m, uint32_t at)
 
 static bool transfers_none(struct mutant *m, uint32_t at)
 {
-    m->problem->spaces[1].transfers = false;
+    m->problem->resource_count = 1;
     return at == 0 && m->plan->reserved_bytes[1] > 0;
 }
 

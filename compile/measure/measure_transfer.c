@@ -3,7 +3,7 @@
  * current folder, in the way of the runtime (runtime/host/ul_offload.c). A file's bytes go through
  * the system's page cache, as they do in programs. */
 #define _XOPEN_SOURCE 700
-#include "cli/profile/profile_internal.h"
+#include "compile/measure/measure.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,22 +68,22 @@ static void measure_host(unsigned char *bytes, unsigned char *other, double *rat
     *rate = 2.0 * (double)VALUE_BYTES / least;
 }
 
-enum ul_status ul_profile_measure_transfers(struct ul_cli_job *job, struct ul_profile *profile)
+enum ul_status ul_profile_measure_transfers(struct ul_compile *compile, struct ul_profile *profile)
 {
     char name[] = "./ullage-profile-XXXXXX";
-    unsigned char *bytes = ul_arena_alloc(&job->compile.scratch, 2 * VALUE_BYTES);
+    unsigned char *bytes = ul_arena_alloc(&compile->scratch, 2 * VALUE_BYTES);
     memset(bytes, 1, 2 * VALUE_BYTES);
     measure_host(bytes, bytes + VALUE_BYTES, &profile->host_rate);
     int fd = mkstemp(name);
     if (fd < 0)
-        return ul_diag_set(&job->compile.diag, UL_IO,
+        return ul_diag_set(&compile->diag, UL_IO,
                            "the current folder takes no file to measure with: %s", strerror(errno));
     (void)unlink(name);
     bool good = measure_file(fd, bytes, &profile->file_rate);
     int error = errno;
     close(fd);
     if (!good)
-        return ul_diag_set(&job->compile.diag, UL_IO,
+        return ul_diag_set(&compile->diag, UL_IO,
                            "a file of %zu bytes in the current folder, to measure with: %s",
                            FILE_VALUES * VALUE_BYTES, strerror(error));
     return UL_OK;

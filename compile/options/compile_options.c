@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of options, and the lists of words for some of them. */
+#include "compile/options/compile_options.h"
 #include "codegen/cpu/dnnl.h"
-#include "compile/compile.h"
+#include "codegen/target.h"
+#include "passes/passes.h"
 #include "planner/model/effort.h"
 
 #include <string.h>
@@ -141,17 +143,3 @@ _Static_assert(sizeof rows / sizeof *rows <= UL_OPTION_MAX, "raise UL_OPTION_MAX
 
 const struct ul_option_table ul_compile_option_table = {.count = sizeof rows / sizeof *rows,
                                                         .rows = rows};
-
-struct ul_plan_options ul_compile_planning(const struct ul_compile *compile)
-{
-    const struct ul_compile_options *options = &compile->options;
-    return (struct ul_plan_options){
-        .pack = options->pack,
-        .order = options->order,
-        .remat = options->remat,
-        .alignment_bytes = options->align_bytes,
-        .budget_bytes = options->budget_bytes != 0 ? options->budget_bytes : compile->banks_bytes,
-        .seed = options->seed,
-        .time_limit_seconds = options->time_limit_seconds,
-        .orders = compile->orders};
-}

@@ -4,7 +4,7 @@
  * contain, and what is known is subtracted before the next is fitted. From several steps of a kind
  * the median is taken: a step that was disturbed, or with which a compiler was lucky, must not
  * decide. */
-#include "cli/profile/profile_internal.h"
+#include "compile/measure/measure.h"
 
 #include <math.h>
 #include <stdlib.h>

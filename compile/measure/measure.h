@@ -2,10 +2,10 @@
 /* Shared by the files of `ullage profile`: benchmarks, and the times of their steps.
  *
  * Units: nanoseconds, operations and bytes per nanosecond. */
-#ifndef UL_CLI_PROFILE_INTERNAL_H
-#define UL_CLI_PROFILE_INTERNAL_H
+#ifndef UL_COMPILE_MEASURE_H
+#define UL_COMPILE_MEASURE_H
 
-#include "cli/cli.h"
+#include "compile/compile.h"
 
 /* One measured step of a program. */
 struct ul_measured_step {
@@ -31,17 +31,17 @@ enum ul_measure_program {
     UL_MEASURE_PROGRAMS
 };
 
-/* profile_measure.c: compiles the program through the whole pipeline, with the options --cc,
+/* measure_programs.c: compiles the program through the whole pipeline, with the options --cc,
  * --cflags and --march, and runs it. UL_COMPILER where the C compiler fails. */
-enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_program program,
+enum ul_status ul_profile_measure(struct ul_compile *compile, enum ul_measure_program program,
                                   struct ul_measured *measured) UL_MUST_CHECK;
 
-/* profile_transfer.c: rates to other memory of the host and to a file in the current folder, which
+/* measure_transfer.c: rates to other memory of the host and to a file in the current folder, which
  * it makes and removes. UL_IO where it cannot. */
-enum ul_status ul_profile_measure_transfers(struct ul_cli_job *job,
+enum ul_status ul_profile_measure_transfers(struct ul_compile *compile,
                                             struct ul_profile *profile) UL_MUST_CHECK;
 
-/* profile_fit.c: computes rates from the measurements, from which it subtracts the clock; names and
+/* measure_fit.c: computes rates from the measurements, from which it subtracts the clock; names and
  * source are the caller's. */
 void ul_profile_fit(struct ul_arena *arena, struct ul_measured measured[UL_MEASURE_PROGRAMS],
                     struct ul_profile *profile);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds which positions of a finished plan depend on which earlier ones.
  *
- * A read follows the write of its value. A write follows every earlier read and write of its value.
- * A run of a step follows the run before it and the runs of its predecessors. Left undone:
- * dependences that follow from the places of ranges. */
+ * A read comes after the write of its value. A write comes after every earlier read and write of
+ * its value. A save reads its value, and a load writes it. A run of a step comes after the run
+ * before it and the runs of its predecessors. Left undone: dependences that follow from the places
+ * of ranges. */
 #include "planner/model/timeline.h"
-#include "planner/solve/solve_internal.h"
 
 #include <string.h>
 
@@ -14,9 +14,9 @@ struct finder {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
     struct ul_plan_list *before;
-    uint32_t *writers;            /* per value: the last position that writes it */
-    struct ul_plan_list *readers; /* per value: the positions that have read it since */
-    uint32_t *runs;               /* per step: the last position that runs it */
+    uint32_t *writers;            /* by value: the last position that writes it */
+    struct ul_plan_list *readers; /* by value: the positions that have read it since */
+    uint32_t *runs;               /* by step: the last position that runs it */
 };
 
 void ul_plan_list_add(struct ul_arena *arena, struct ul_plan_list *list, uint32_t item)
@@ -33,9 +33,8 @@ static void add_edge(struct finder *f, uint32_t from, uint32_t to)
     ul_plan_list_add(f->arena, &f->before[to], from);
 }
 
-static void add_touches(struct finder *f, uint32_t p)
+static void add_touches(struct finder *f, uint32_t p, const struct ul_plan_substep *substep)
 {
-    const struct ul_plan_substep *substep = ul_substep_at(f->problem, &f->plan->positions[p]);
     for (uint32_t i = 0; i < substep->read_count; i++) {
         add_edge(f, f->writers[substep->reads[i]], p);
         ul_plan_list_add(f->arena, &f->readers[substep->reads[i]], p);
@@ -73,7 +72,15 @@ void ul_plan_find_before(struct ul_arena *arena, const struct ul_problem *proble
     memset(f.writers, 0xFF, problem->value_count * sizeof *f.writers);
     memset(f.runs, 0xFF, problem->step_count * sizeof *f.runs);
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        add_touches(&f, p);
-        add_predecessors(&f, p);
+        const struct ul_plan_position *at = &plan->positions[p];
+        const struct ul_plan_substep copies[] = {
+            [UL_PLAN_SAVE] = {.reads = &at->value, .read_count = 1},
+            [UL_PLAN_LOAD] = {.writes = &at->value, .write_count = 1}};
+        if (at->kind == UL_PLAN_RUN) {
+            add_touches(&f, p, ul_substep_at(problem, at));
+            add_predecessors(&f, p);
+        } else if (at->kind != UL_PLAN_WAIT) {
+            add_touches(&f, p, &copies[at->kind]);
+        }
     }
 }

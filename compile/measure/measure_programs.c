@@ -3,7 +3,8 @@
  * through passes, planner and code generator as a model does, so that measured code is what
  * compiled models run. */
 #define _POSIX_C_SOURCE 200809L
-#include "cli/profile/profile_internal.h"
+#include "compile/compile_internal.h"
+#include "compile/measure/measure.h"
 #include "ir/text.h"
 
 #include <jansson.h>
@@ -266,9 +267,9 @@ static enum ul_status run(struct ul_compile *compile, const char *directory,
     UL_TRY(ul_compile_emit(compile, source));
     UL_TRY(ul_compile_make(compile, source, program));
     for (int i = 0; i < STARTS; i++) {
-        ul_cli_progress(NULL, "measuring");
+        ul_compile_progress(compile, "measuring");
         int code = ul_process_run(argv, log);
-        ul_cli_progress(NULL, NULL);
+        ul_compile_progress(compile, NULL);
         if (code != 0)
             UL_TRY(ul_process_check(arena, "the program that measures", code, log, 1 << 16,
                                     &compile->diag));
@@ -280,15 +281,16 @@ static enum ul_status run(struct ul_compile *compile, const char *directory,
     return UL_OK;
 }
 
-/* This is a compile of its own, whose diag and result go to `job`. */
-enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_program program,
+/* This is a compile of its own, whose diag and result go to `compile`. */
+enum ul_status ul_profile_measure(struct ul_compile *compile, enum ul_measure_program program,
                                   struct ul_measured *measured)
 {
     struct ul_compile inner;
     const char *directory = NULL;
-    const struct ul_compile_options *options = &job->compile.options;
+    const struct ul_compile_options *options = &compile->options;
     ul_compile_init(&inner);
-    inner.progress = ul_cli_progress;
+    inner.progress = compile->progress;
+    inner.progress_context = compile->progress_context;
     inner.options.cc = options->cc;
     inner.options.cflags = options->cflags;
     inner.options.march = options->march;
@@ -296,7 +298,7 @@ enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_progra
     if (status == UL_OK)
         status = ul_temporary_make(&inner.keep, &directory, &inner.diag);
     if (status == UL_OK) {
-        list_steps(&inner, &job->compile.keep, measured);
+        list_steps(&inner, &compile->keep, measured);
         status = run(&inner, directory, measured);
     }
     if (directory != NULL) {
@@ -304,7 +306,7 @@ enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_progra
         ul_temporary_remove(directory);
     }
     if (status != UL_OK)
-        ul_diag_set(&job->compile.diag, status, "%s", inner.diag.text);
+        ul_diag_set(&compile->diag, status, "%s", inner.diag.text);
     ul_compile_done(&inner);
     return status;
 }

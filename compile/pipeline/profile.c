@@ -30,11 +30,7 @@ static enum ul_status read_file(struct ul_compile *compile, const char *path)
     char *hex = ul_arena_alloc(&compile->keep, 65);
     ul_hash_hex(file.data, file.size_bytes, hex);
     enum ul_status status = read_text(compile, (const char *)file.data, (size_t)file.size_bytes);
-    ul_file_unmap(&file);
-    if (status != UL_OK) {
-        ul_diag_prefix(&compile->diag, path);
-        return status;
-    }
+    UL_TRY(ul_file_close(&file, path, status, &compile->diag));
     ul_text_init(&text, &compile->keep);
     ul_profile_put_json(&text, &compile->profile, true);
     compile->options.profile = compile->profile.name;
