@@ -156,6 +156,9 @@ void ul_emit_string(struct ul_text *text, const char *string);
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position);
 
+/* That of its scratch. */
+void ul_emit_scratch(struct ul_emitter *emitter, uint32_t position);
+
 /* Finds the steps of each entry point; call it before anything is emitted. */
 void ul_emit_find_entries(struct ul_emitter *emitter);
 /* The positions [*begin, *end) among which an entry point's steps are in the plan. */
