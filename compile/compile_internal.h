@@ -38,7 +38,7 @@ static inline bool ul_compile_is_process(const struct ul_compile *compile)
 static inline struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
                                                       const struct ul_program *program)
 {
-    return compile->options.budget_of == UL_BUDGET_ARENA
+    return compile->options.budget_of == UL_BUDGET_ARENA || program->options.bank_count > 0
                ? (struct ul_plan_beside){.run_bytes = 0}
                : ul_footprint_beside(program, ul_compile_is_process(compile));
 }
@@ -97,6 +97,11 @@ enum ul_status ul_compile_read_roots(struct ul_compile *compile,
                                      const struct ul_texts *paths) UL_MUST_CHECK;
 enum ul_status ul_compile_join_roots(struct ul_compile *compile,
                                      const struct ul_target *target) UL_MUST_CHECK;
+
+/* spaces.c: what the buffer of a program is made of, by --space; UL_USAGE or UL_UNSUPPORTED with
+ * what does not go with that. */
+enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
+                                      struct ul_program_options *program) UL_MUST_CHECK;
 
 /* compiler.c: fills in options for targets whose programs find their libraries at their start. */
 enum ul_status ul_compile_resolve_toolkit(struct ul_compile *compile,

@@ -118,3 +118,29 @@ const char *ul_report_refusal(const struct ul_report *report, const struct ul_re
     put_remedies(&text, refusal);
     return text.data;
 }
+
+const char *ul_report_bank_refusal(const struct ul_report *report, const struct ul_refusal *refusal,
+                                   const uint64_t *capacities, struct ul_arena *arena)
+{
+    const struct ul_problem *problem = report->problem;
+    struct ul_text text;
+    bool is_any = false;
+    ul_text_init(&text, arena);
+    ul_text_printf(&text,
+                   "%s does not fit its spaces, which together have %s: the smallest plan found "
+                   "takes %s, each value in one of them.",
+                   report->facts.model, ul_size_exact(arena, problem->spaces[0].capacity_bytes),
+                   ul_size_exact(arena, report->plan->reserved_bytes[0]));
+    for (uint32_t b = 0; b < problem->bank_count; b++) {
+        if (capacities[b] == 0)
+            continue;
+        ul_text_printf(&text, "%s --space %s=%llu (%s)", is_any ? ", or with" : "\nIt fits with",
+                       problem->banks[b].name, (unsigned long long)capacities[b],
+                       ul_size_format(arena, capacities[b]));
+        is_any = true;
+    }
+    ul_text_put(&text, is_any ? ", with the others as they are." : "");
+    put_alive(&text, report);
+    put_remedies(&text, refusal);
+    return text.data;
+}

@@ -3,6 +3,7 @@
  * other programs of the model (variants.h), and the reasons when nothing fits. */
 #include "compile/search/tries.h"
 #include "compile/search/variants.h"
+#include "planner/pack/placement.h"
 
 #include <string.h>
 
@@ -184,10 +185,16 @@ static enum ul_status stream(struct ul_compile *compile)
     return UL_OK;
 }
 
+/* What plans are searched within: a budget, or what spaces have room for. */
+static uint64_t limit_of(const struct ul_compile *compile)
+{
+    return ul_compile_planning(compile).budget_bytes;
+}
+
 static bool is_within(const struct ul_compile *compile)
 {
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
-    uint64_t budget = compile->options.budget_bytes;
+    uint64_t budget = limit_of(compile);
     return budget == 0 || ul_plan_bounded_bytes(&beside, &compile->plan) <= budget;
 }
 
@@ -249,7 +256,7 @@ static void restore_solved(struct ul_compile *compile, const struct solved *solv
 static bool is_better_without(const struct ul_compile *compile, const struct solved *with)
 {
     const struct ul_plan *plan = &compile->plan;
-    if (compile->options.budget_bytes > 0)
+    if (limit_of(compile) > 0)
         return is_within(compile) || plan->smallest_budget_bytes < with->plan.smallest_budget_bytes;
     return with->plan.reserved_bytes[0] >
            plan->reserved_bytes[0] + plan->rows.class_bytes[UL_PLAN_WEIGHTS] / UL_ONCE_PART;
@@ -263,7 +270,7 @@ static enum ul_status solve_either(struct ul_compile *compile)
     const struct solved first = keep_solved(compile);
     bool differs = false;
     UL_TRY(solve(compile));
-    if ((compile->options.budget_bytes > 0 && is_within(compile)) || compile->options.train ||
+    if ((limit_of(compile) > 0 && is_within(compile)) || compile->options.train ||
         compile->options.pack == UL_PACK_NONE || compile->options.time_limit_seconds > 0 ||
         is_disabled(compile, "once") || compile->before_layout.node_count == 0 ||
         !ul_once_has_codes(&compile->before_layout))
@@ -278,10 +285,28 @@ static enum ul_status solve_either(struct ul_compile *compile)
     return UL_OK;
 }
 
+/* Lays the plan out in the spaces, if there are any; where it cannot be, smaller ones are tried. */
+static enum ul_status solve_laid_out(struct ul_compile *compile)
+{
+    const struct solved first = keep_solved(compile);
+    for (uint32_t try = 1;; try++) {
+        uint64_t next_bytes;
+        UL_TRY(solve_either(compile));
+        struct ul_plan_options planning = ul_compile_planning(compile);
+        planning.beside = ul_compile_beside(compile, compile->program);
+        UL_TRY(ul_plan_lay_out(&compile->keep, compile->program->problem, &planning, &compile->plan,
+                               &next_bytes, &compile->diag));
+        if (next_bytes == 0 || try == UL_LAY_OUT_TRIES)
+            return UL_OK;
+        restore_solved(compile, &first);
+        compile->banks_bytes = next_bytes;
+    }
+}
+
 enum ul_status ul_compile_solve(struct ul_compile *compile)
 {
     ul_compile_progress(compile, "planning");
-    enum ul_status status = solve_either(compile);
+    enum ul_status status = solve_laid_out(compile);
     if (status == UL_OK)
         status = gather(compile);
     if (status == UL_OK)
@@ -337,6 +362,21 @@ static uint32_t list_remedies(const struct ul_compile_options *options,
     return count;
 }
 
+static enum ul_status require_spaces(struct ul_compile *compile, struct ul_refusal *refusal)
+{
+    const struct ul_problem *problem = compile->program->problem;
+    struct ul_plan_options planning = ul_compile_planning(compile);
+    uint64_t capacities[UL_LIMIT_BANKS];
+    if (problem->bank_count == 0 || compile->plan.bank_count > 0)
+        return UL_OK;
+    UL_TRY(ul_banks_suffice(&compile->keep, problem, &planning, &compile->plan, capacities,
+                            &compile->diag));
+    refusal->remedy_count = list_remedies(&compile->options, refusal->remedies);
+    return ul_diag_set(
+        &compile->diag, UL_NO_FIT, "%s",
+        ul_report_bank_refusal(&compile->report, refusal, capacities, &compile->keep));
+}
+
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
@@ -350,6 +390,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     struct ul_plan_options planning = ul_compile_planning(compile);
     UL_TRY(require_methods(compile));
     UL_TRY(require_offload(compile));
+    UL_TRY(require_spaces(compile, &refusal));
     if (refusal.budget_bytes == 0 || refusal.needed_bytes <= refusal.budget_bytes)
         return UL_OK;
     if (compile->plan.remat_why_not != NULL)
