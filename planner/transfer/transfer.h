@@ -28,8 +28,6 @@ struct ul_transfer {
     uint64_t floor_bytes; /* no choice of values to move has a smaller live sum with these runs */
 };
 
-/* The space that values of space 0 are moved to, or UL_PLAN_NONE. */
-uint32_t ul_transfer_space(const struct ul_problem *problem);
 /* Fills what is found: the cheapest of several tries. */
 void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job);
 /* The runs of a plan on stream 0, without all else. */
