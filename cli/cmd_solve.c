@@ -191,7 +191,7 @@ static enum ul_status check_space(struct ul_cli_job *job, bool has_budget)
     return UL_OK;
 }
 
-/* What the command line says of the space that values may leave for, and of its engines. */
+/* The space for waiting values and its engines, as the command line gives them. */
 static void set_given(uint64_t given, uint64_t *number)
 {
     *number = given != 0 ? given : *number;

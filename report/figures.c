@@ -91,6 +91,12 @@ uint64_t ul_report_floor_bytes(const struct ul_report *report)
     return floor_bytes;
 }
 
+uint64_t ul_report_limit_bytes(const struct ul_problem *problem, const struct ul_saved *facts)
+{
+    bool has_banks = facts->budget_bytes == 0 && problem->bank_count > 0;
+    return has_banks ? problem->spaces[0].capacity_bytes : facts->budget_bytes;
+}
+
 uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space)
 {
     uint32_t index = 0;

@@ -158,6 +158,26 @@ static enum ul_status place_spaces(const struct ul_saved *said, struct ul_arena 
     return UL_OK;
 }
 
+/* A plan that does not fit is not laid out. */
+static enum ul_status place_banks(const struct ul_saved *said, struct ul_arena *arena,
+                                  const struct ul_problem *problem, struct ul_plan *plan,
+                                  struct ul_diag *diag)
+{
+    plan->bank_count = said->bank_count;
+    plan->bank_cost = said->bank_cost;
+    plan->bank_cost_bound = said->bank_cost_bound;
+    if (said->bank_count != problem->bank_count && (said->fits || said->bank_count > 0))
+        return ul_diag_set(diag, UL_MISMATCH, "\"banks\": %u of them, and --space gives %u",
+                           said->bank_count, problem->bank_count);
+    if (said->bank_count == 0)
+        return UL_OK;
+    plan->banks = UL_NEW_ARRAY(arena, struct ul_plan_bank_place, said->bank_count);
+    for (uint32_t b = 0; b < said->bank_count; b++)
+        plan->banks[b] = (struct ul_plan_bank_place){.begin_bytes = said->banks[b].begin_bytes,
+                                                     .size_bytes = said->banks[b].reserved_bytes};
+    return UL_OK;
+}
+
 /* ---- Claims ---- */
 
 /* Claims about costs follow from the costs, to the nine digits that are written. */
@@ -198,7 +218,8 @@ static uint64_t floor_of(const struct ul_saved *said, const struct ul_problem *p
 static enum ul_status check_floor(const struct ul_saved *said, const struct ul_problem *problem,
                                   const struct ul_plan *plan, struct ul_diag *diag)
 {
-    uint64_t budget = said->budget_bytes, floor_bytes = floor_of(said, problem, plan);
+    uint64_t budget = ul_report_limit_bytes(problem, said);
+    uint64_t floor_bytes = floor_of(said, problem, plan);
     bool is_least =
         plan->reserved_bytes[0] == plan->order_lower_bound_bytes &&
         strcmp(plan->pack_method, ul_method_get(UL_METHOD_PACK, UL_PACK_NONE)->name) != 0;
@@ -256,7 +277,8 @@ static enum ul_status check_claims(const struct ul_saved *said, const struct ul_
     if (budget == 0 && !is_process && plan->smallest_budget_bytes < plan->lower_bound_bytes)
         return ul_diag_set(diag, UL_MISMATCH,
                            "\"smallest_budget_bytes\" is below \"lower_bound_bytes\"");
-    if (plan->fits != (budget == 0 || plan->bounded_bytes <= budget))
+    bool is_laid_out = problem->bank_count == 0 || plan->bank_count > 0;
+    if (plan->fits != (is_laid_out && (budget == 0 || plan->bounded_bytes <= budget)))
         return ul_diag_set(diag, UL_MISMATCH, "\"fits\" contradicts the budget and the bytes %s",
                            is_process ? "of the process" : "reserved");
     return check_floor(said, problem, plan, diag);
@@ -297,6 +319,7 @@ enum ul_status ul_report_read_plan(struct ul_arena *arena, const struct ul_saved
                          .rows.holes_bytes = said->rows[UL_PLAN_CLASS_COUNT + 1]};
     memcpy(plan->rows.class_bytes, said->rows, sizeof plan->rows.class_bytes);
     UL_TRY(place_spaces(said, arena, problem, plan, diag));
+    UL_TRY(place_banks(said, arena, problem, plan, diag));
     UL_TRY(check_claims(said, problem, plan, diag));
     UL_TRY(place_steps(said, arena, problem, plan, diag));
     UL_TRY(place_ranges(said, arena, problem, plan, diag));

@@ -708,6 +708,22 @@ static void put_offload(struct ul_emitter *emitter)
     ul_text_put(text, ",\n");
 }
 
+/* The memories that the arena is made of. */
+static void put_banks(struct ul_emitter *emitter)
+{
+    const struct ul_plan *plan = emitter->plan;
+    if (plan->bank_count == 0)
+        return;
+    ul_text_put(emitter->text, "static const struct ul_bank banks[] = {\n");
+    for (uint32_t b = 0; b < plan->bank_count; b++) {
+        const struct ul_plan_bank *bank = &emitter->program->options.banks[b];
+        ul_text_printf(emitter->text, "    {\"%s\", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "},\n",
+                       bank->name, plan->banks[b].begin_bytes, plan->banks[b].size_bytes,
+                       bank->capacity_bytes);
+    }
+    ul_text_put(emitter->text, "};\n\n");
+}
+
 static void put_offloading(struct ul_emitter *emitter)
 {
     if (emitter->language->runs_on_host && emitter->transfer_count > 0)
@@ -766,6 +782,12 @@ static void put_model(struct ul_emitter *emitter, const struct tables *tables)
                    loads ? emitter->payload_hash : 0);
     if (emitter->transfer_count > 0)
         put_offload(emitter);
+    if (plan->bank_count > 0)
+        ul_text_printf(text,
+                       "    .banks = banks,\n    .bank_count = %u,\n"
+                       "    .bank_state_offset_bytes = %" PRIu64 ",\n",
+                       plan->bank_count,
+                       ul_emit_home(emitter, emitter->program->bank_state).offset_bytes);
     if (emitter->language->runs_on_host)
         put_parts(emitter, loads && tables->section_count + tables->splat_count > 0);
     emitter->language->put_runner(emitter);
@@ -845,6 +867,7 @@ void ul_emit_tables(struct ul_emitter *emitter)
     tables.section_count = sections;
     tables.splat_count = splats;
     put_offloading(emitter);
+    put_banks(emitter);
     put_roots(emitter);
     for (; emitter->root < emitter->program->graph->root_count; emitter->root++)
         put_model(emitter, &tables);

@@ -95,7 +95,7 @@ static uint64_t position_cost(const struct ul_problem *problem, const struct ul_
 }
 
 /* Streams run at the same time: each has a clock, and a wait sets that of stream 0 to the time when
- * what it waits for is done. What stream 0 runs on another resource takes both. */
+ * what it waits for is done. A run of stream 0 on another resource occupies both. */
 struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
                                          const struct ul_plan *plan)
 {
@@ -125,7 +125,49 @@ void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem, s
     plan->cost = 0;
     for (uint32_t p = 0; p < plan->position_count; p++)
         plan->cost = plan->positions[p].stream == 0 ? spans[p].end : plan->cost;
-    plan->base_cost = problem->base_cost != 0 ? problem->base_cost : ul_problem_min_cost(problem);
+    plan->base_cost = problem->base_cost;
+    if (problem->base_cost != 0)
+        return;
+    plan->base_cost = ul_problem_min_cost(problem);
+    if (plan->bank_count > 0)
+        plan->base_cost =
+            ul_size_add_saturating(plan->base_cost, ul_problem_min_moving_cost(problem));
+}
+
+/* ---- What is moved ---- */
+
+static void moved_add(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t p,
+                      uint64_t *moved_bytes)
+{
+    const struct ul_plan_substep *substep = ul_substep_at(problem, &plan->positions[p]);
+    for (uint32_t i = 0; i < substep->read_count + substep->write_count; i++) {
+        uint32_t value =
+            i < substep->read_count ? substep->reads[i] : substep->writes[i - substep->read_count];
+        if (problem->values[value].space != 0)
+            continue;
+        const struct ul_plan_range *range = ul_plan_find_range(problem, plan, value, p);
+        if (range == NULL)
+            continue;
+        uint64_t *bytes = &moved_bytes[range - plan->ranges];
+        *bytes = ul_size_add_saturating(*bytes, ul_substep_moves(problem, substep, i));
+    }
+}
+
+uint64_t *ul_account_moved(struct ul_arena *arena, const struct ul_problem *problem,
+                           const struct ul_plan *plan)
+{
+    uint64_t *moved_bytes = UL_NEW_ARRAY(arena, uint64_t, plan->range_count);
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        if (plan->positions[p].kind == UL_PLAN_RUN)
+            moved_add(problem, plan, p, moved_bytes);
+    for (uint32_t r = plan->value_ranges[problem->value_count]; r < plan->range_count; r++) {
+        const struct ul_plan_substep *substep =
+            ul_substep_at(problem, &plan->positions[plan->ranges[r].begin]);
+        if (plan->ranges[r].space == 0)
+            moved_bytes[r] =
+                ul_substep_moves(problem, substep, substep->read_count + substep->write_count);
+    }
+    return moved_bytes;
 }
 
 /* ---- The bound over everything ---- */

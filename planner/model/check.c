@@ -81,8 +81,8 @@ static bool is_run(const struct ul_checker *c, uint32_t p)
     return c->plan->positions[p].kind == UL_PLAN_RUN;
 }
 
-/* A step runs where others wait for it, or on the stream of its resource; on one that a row says is
- * another's, nothing else runs. */
+/* A step runs where others wait for it, or on the stream of its resource; a stream that belongs to
+ * another resource runs nothing else. */
 static enum ul_status resource_shape(const struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
@@ -902,7 +902,8 @@ static enum ul_status bytes_check(const struct ul_checker *c)
             FAIL(c, "space %u: reserves %llu bytes, but its ranges need %llu.", space,
                  (unsigned long long)plan->reserved_bytes[space], (unsigned long long)top);
         uint64_t capacity = c->problem->spaces[space].capacity_bytes;
-        if (plan->fits && capacity != 0 && top > capacity)
+        bool has_banks = space == 0 && plan->bank_count > 0; /* which have capacities each */
+        if (plan->fits && capacity != 0 && top > capacity && !has_banks)
             FAIL(c, "space %u: does not fit its capacity, as the plan says.", space);
     }
     return UL_OK;
@@ -940,5 +941,6 @@ enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *
     UL_TRY(replay_check(&c));
     UL_TRY(touches_check(&c));
     UL_TRY(bytes_check(&c));
+    UL_TRY(ul_checker_banks(&c));
     return ul_checker_sums(&c);
 }

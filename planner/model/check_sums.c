@@ -235,8 +235,8 @@ static enum ul_status packing_check(const struct ul_checker *c)
 
 /* ---- Costs ---- */
 
-/* A wait for a run takes as long as the row of its stream says, if that computes, or the first
- * other row that does, if the stream has none. */
+/* The cost of a wait for a run: the latency of its stream's row, if that computes; if the stream
+ * has no row, that of the first other row that computes. */
 static uint64_t wait_duration(const struct ul_checker *c, const struct ul_plan_position *awaited)
 {
     uint64_t cost = 0;
@@ -252,8 +252,8 @@ static uint64_t wait_duration(const struct ul_checker *c, const struct ul_plan_p
     return cost;
 }
 
-/* What a position takes by itself: a run at its first substep; a transfer by its engine; a wait for
- * a run the cost of waiting. */
+/* The time of a position alone: a run at its first substep; a transfer by its engine; a wait for a
+ * run the cost of waiting. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
 {
     uint64_t scaled, sum;
@@ -277,7 +277,7 @@ static uint64_t finish_of(const struct ul_checker *c)
     uint64_t stream_end[UL_LIMIT_STREAMS] = {0};
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
-        uint32_t queue = at->stream; /* what stream 0 runs elsewhere waits there, too */
+        uint32_t queue = at->stream; /* runs of stream 0 on another resource wait there too */
         if (at->kind == UL_PLAN_RUN && at->stream == 0)
             queue =
                 c->problem
@@ -298,8 +298,7 @@ static uint64_t finish_of(const struct ul_checker *c)
 }
 
 /* Checks claims about the cost under a budget; `steps_cost` is every step once by its fastest
- * alternative, for the resource that has most to do. A bound above that is only claimed by the
- * planner. */
+ * alternative, for the resource with the most work. The planner alone claims a bound above that. */
 static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t steps_cost)
 {
     const struct ul_plan *plan = c->plan;
@@ -327,7 +326,26 @@ static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t step
     return UL_OK;
 }
 
-/* What the steps take that one resource alone runs, where that is most. */
+uint32_t ul_checker_cheapest(const struct ul_plan_step *step)
+{
+    uint32_t cheapest = 0;
+    for (uint32_t a = 1; a < step->alternative_count; a++) {
+        const struct ul_plan_alternative *at = &step->alternatives[a];
+        const struct ul_plan_alternative *best = &step->alternatives[cheapest];
+        if (at->cost < best->cost ||
+            (at->cost == best->cost && best->other_bits && !at->other_bits))
+            cheapest = a;
+    }
+    return cheapest;
+}
+
+static void add_saturated(uint64_t *sum, uint64_t more)
+{
+    if (!ul_size_add(*sum, more, sum))
+        *sum = UINT64_MAX;
+}
+
+/* The time of the steps that only one resource can run, for the busiest one. */
 static uint64_t busiest_cost(const struct ul_checker *c)
 {
     uint64_t *sums = UL_NEW_ARRAY(c->scratch, uint64_t, c->problem->resource_count), most = 0;
@@ -357,6 +375,8 @@ static enum ul_status cost_check(const struct ul_checker *c)
         base += min;
     }
     uint64_t steps_cost = busiest_cost(c);
+    add_saturated(&cost, c->bank_cost);
+    add_saturated(&base, c->least_bank_cost);
     if (c->problem->base_cost != 0)
         base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)
@@ -482,19 +502,6 @@ static uint64_t optional_bytes(const struct ul_checker *c)
     return bytes;
 }
 
-static uint32_t cheapest_of(const struct ul_plan_step *step)
-{
-    uint32_t cheapest = 0;
-    for (uint32_t a = 1; a < step->alternative_count; a++) {
-        const struct ul_plan_alternative *at = &step->alternatives[a];
-        const struct ul_plan_alternative *best = &step->alternatives[cheapest];
-        if (at->cost < best->cost ||
-            (at->cost == best->cost && best->other_bits && !at->other_bits))
-            cheapest = a;
-    }
-    return cheapest;
-}
-
 /* Whether the plan is only an order: every step once, by its cheapest alternative. */
 static bool is_an_order(const struct ul_checker *c)
 {
@@ -502,7 +509,7 @@ static bool is_an_order(const struct ul_checker *c)
         const struct ul_plan_position *at = &c->plan->positions[p];
         if (at->kind != UL_PLAN_RUN || at->stream != 0 || at->copy > 0)
             return false;
-        if (at->alternative != cheapest_of(&c->problem->steps[at->step]))
+        if (at->alternative != ul_checker_cheapest(&c->problem->steps[at->step]))
             return false;
     }
     return true;
@@ -540,7 +547,7 @@ static void file_order_walk(const struct ul_checker *c, struct file_order *order
 {
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
-        const struct ul_plan_alternative *way = &step->alternatives[cheapest_of(step)];
+        const struct ul_plan_alternative *way = &step->alternatives[ul_checker_cheapest(step)];
         uint32_t region = loop_around(c->problem, step->region);
         for (uint32_t i = 0; i < way->substep_count; i++) {
             const struct ul_plan_substep *substep = &way->substeps[i];
@@ -563,7 +570,7 @@ static uint64_t file_order_bytes(const struct ul_checker *c)
     uint32_t count = c->problem->value_count, room = 1;
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
-        room += step->alternatives[cheapest_of(step)].substep_count;
+        room += step->alternatives[ul_checker_cheapest(step)].substep_count;
     }
     order.begin = UL_NEW_ARRAY(c->scratch, uint32_t, count);
     order.end = UL_NEW_ARRAY(c->scratch, uint32_t, count);

@@ -123,6 +123,12 @@ struct ul_plan_rows {
     uint64_t holes_bytes;
 };
 
+/* Where a bank of the problem begins in space 0, and what it holds there: up to the highest end of
+ * a range that lies in it. Banks follow each other. */
+struct ul_plan_bank_place {
+    uint64_t begin_bytes, size_bytes;
+};
+
 struct ul_plan {
     struct ul_plan_position *positions;
     uint32_t position_count;
@@ -132,7 +138,11 @@ struct ul_plan {
     uint32_t *value_ranges;   /* first range of each value; value_count + 1 entries */
     uint64_t *reserved_bytes; /* by space: the highest end of a range */
     uint32_t space_count;
-    uint64_t beside_bytes; /* reserved in the spaces outside, plus the deepest stack */
+    struct ul_plan_bank_place *banks; /* as the problem's; NULL: not laid out in them */
+    uint32_t bank_count;
+    uint64_t bank_cost;       /* the part of `cost` for moving bytes to and from banks */
+    uint64_t bank_cost_bound; /* no layout of these ranges in the banks costs less */
+    uint64_t beside_bytes;    /* reserved in the spaces outside, plus the deepest stack */
     uint64_t alignment_bytes;
     struct ul_plan_rows rows;
     uint32_t peak_position;            /* the first with the largest padded live sum of space 0 */
@@ -140,7 +150,8 @@ struct ul_plan {
     uint64_t orders_lower_bound_bytes; /* a proven bound of that sum over all orders of every step
                                           once, by its cheapest alternative */
     uint64_t lower_bound_bytes;        /* over all orders, recomputations, packings */
-    uint64_t cost;                     /* when stream 0 is done: without other streams, the sum */
+    uint64_t cost;                     /* when stream 0 is done: without other streams, the
+                                          sum; plus bank_cost */
     uint64_t base_cost;  /* the problem's; else every step once, by its cheapest alternative */
     bool fits;           /* budget and capacities hold */
     bool packing_proven; /* no packing of these ranges is smaller */
@@ -203,6 +214,8 @@ const struct ul_plan_resource *ul_plan_resource_at(const struct ul_problem *prob
                                                    const struct ul_plan_position *at);
 /* What a run or a copy costs by itself; the first substep has all of what a step costs. */
 uint64_t ul_plan_cost_at(const struct ul_problem *problem, const struct ul_plan_position *at);
+/* The bank that holds [offset, offset + size), or UL_PLAN_NONE. */
+uint32_t ul_plan_find_bank(const struct ul_plan *plan, uint64_t offset_bytes, uint64_t size_bytes);
 /* Whether all positions are runs of stream 0. */
 bool ul_plan_only_runs(const struct ul_plan *plan);
 /* Whether some of its runs are on another stream. */

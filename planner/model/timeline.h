@@ -36,8 +36,8 @@ struct ul_plan_list {
     uint32_t count, capacity;
 };
 void ul_plan_list_add(struct ul_arena *arena, struct ul_plan_list *list, uint32_t item);
-/* Adds to `before`, per position, the earlier ones that it depends on by values and steps. Nothing
- * is said of waits. */
+/* Adds to `before`, by position, the earlier ones that it depends on by values and steps, without
+ * waits. */
 void ul_plan_find_before(struct ul_arena *arena, const struct ul_problem *problem,
                          const struct ul_plan *plan, struct ul_plan_list *before);
 
@@ -55,7 +55,10 @@ struct ul_account_span {
 };
 struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
                                          const struct ul_plan *plan);
-/* The cost of the plan's positions, and the base cost. */
+/* Per range of space 0: the bytes that positions move to and from it, in an array of the arena. */
+uint64_t *ul_account_moved(struct ul_arena *arena, const struct ul_problem *problem,
+                           const struct ul_plan *plan);
+/* The cost of the plan's positions, without that of banks, and the base cost. */
 void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem,
                      struct ul_plan *plan);
 /* A bound over all orders, recomputations and packings: what one position needs by itself. */

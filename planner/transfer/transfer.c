@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several ways to choose and to time transfers; the cheapest wins, by the timeline's own clocks. */
+/* Tries several ways to choose and to time transfers; the cheapest wins, by the timeline's own
+ * clocks. */
 #include "planner/transfer/transfer.h"
 
 #include "planner/model/timeline.h"
 #include "planner/transfer/transfer_internal.h"
 
-/* Without noise first: by what is hidden, by cost, and what is wanted last, as it comes. */
+/* Without noise first: by hidden time, by cost, and by the last position beyond the limit, as it
+ * comes. */
 static const struct ul_transfer_way plain_ways[] = {
     {.cost_weight = 1, .exposed_weight = 4},
     {.cost_weight = 1, .exposed_weight = 64, .is_first = true},
@@ -23,7 +25,7 @@ struct trial {
     struct ul_transfer_model *model;
     bool *chosen;
     uint64_t *live_bytes;
-    bool is_asynchronous; /* steps may run beside others, too */
+    bool is_asynchronous; /* steps may run at the same time as others, too */
 };
 
 static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
@@ -67,7 +69,7 @@ static uint64_t runs_cost(const struct ul_transfer_model *model)
     return model->time[model->count];
 }
 
-/* Draws go on while there is work, as long as something is not hidden. */
+/* Draws continue while there is work, as long as something is not hidden. */
 static void ways_try(struct trial *t)
 {
     enum { DRAWS = 24 };
@@ -84,7 +86,7 @@ static void ways_try(struct trial *t)
     }
 }
 
-/* Where nothing moves, the runs are all that there is. */
+/* Where nothing moves, the job is only its runs. */
 static void overlap_try(struct ul_arena *arena, struct ul_transfer *job)
 {
     struct ul_plan plan = *job->runs;
