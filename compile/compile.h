@@ -32,7 +32,7 @@
 #ifndef UL_COMPILE_H
 #define UL_COMPILE_H
 
-#include "codegen/program/footprint.h"
+#include "codegen/process/footprint.h"
 #include "codegen/program/library.h"
 #include "codegen/program/program.h"
 #include "codegen/target.h"
@@ -74,6 +74,7 @@ struct ul_compile {
     struct ul_frontend_options given; /* options for its inputs */
     bool loaded;                      /* ul_model_done must be called */
     uint32_t root_count;              /* 0: one model */
+    uint64_t banks_bytes;             /* with --space: what a plan may reserve; else 0 */
     struct ul_compile_root *roots;
     bool is_root;             /* part of another compile, which joins its graph with others */
     uint64_t weight_elements; /* elements of parameters in the model as it is read */

@@ -313,6 +313,14 @@ static void put_rows(struct summary *summary)
             put_part(summary, "of it operands of its calls", saved->for_library.operand_bytes);
     }
     put_row(summary, "reserved", saved->reserved_bytes);
+    for (uint32_t b = 0; b < saved->bank_count; b++) {
+        const struct ul_saved_bank *bank = &saved->banks[b];
+        put_part(summary,
+                 ul_arena_printf(summary->text->arena, "of it %s, of %s",
+                                 name_of(summary, bank->name),
+                                 ul_size_format(summary->text->arena, bank->capacity_bytes)),
+                 bank->reserved_bytes);
+    }
 }
 
 /* Memory outside the written memory: read-only data, which a microcontroller has in flash, and
@@ -828,6 +836,33 @@ static void put_transfers(struct summary *summary)
                             (double)saved->transfers.exposed_cost * 1e-6));
 }
 
+/* Writes how long it takes to move bytes to and from the spaces, and how near that is to the least.
+ */
+static void put_moves(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    struct ul_arena *arena = summary->text->arena;
+    struct ul_text text;
+    if (saved->bank_count == 0)
+        return;
+    ul_text_init(&text, arena);
+    ul_text_put(&text, "Spaces: a run moves ");
+    for (uint32_t b = 0; b < saved->bank_count; b++)
+        ul_text_printf(&text, "%s%s to and from %s", b == 0 ? "" : ", ",
+                       ul_size_format(arena, saved->banks[b].moved_bytes),
+                       name_of(summary, saved->banks[b].name));
+    ul_text_printf(&text, ", which takes %.4g ms; ", (double)saved->bank_cost * 1e-6);
+    if (saved->bank_cost_bound == saved->bank_cost)
+        ul_text_put(&text, "no layout of these values in them takes less (the planner's word).");
+    else
+        ul_text_printf(&text,
+                       "no layout of these values in them takes less than %.4g ms, %.2f %% below "
+                       "that (the planner's word).",
+                       (double)saved->bank_cost_bound * 1e-6,
+                       100 * (1 - (double)saved->bank_cost_bound / (double)saved->bank_cost));
+    put_folded(summary, text.data);
+}
+
 static void put_launches(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -855,6 +890,7 @@ static void put_bounds(struct summary *summary)
                                saved->is_checked ? "Checked independently."
                                                  : "Not checked: see ullage check."));
     put_transfers(summary);
+    put_moves(summary);
     if (profile == NULL)
         return;
     uint64_t shared_ns = saved->launches.shared_ns < saved->cost ? saved->launches.shared_ns : 0;

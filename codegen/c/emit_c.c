@@ -23,8 +23,10 @@ static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_
         ul_emit_address(emitter, &step->args[i], position);
         ul_text_put(emitter->text, "), ");
     }
-    if (kernel->printed.scratch_bytes > 0)
-        ul_text_printf(emitter->text, "a + %" PRIu64 ", ", emitter->scratch_offsets[position]);
+    if (kernel->printed.scratch_bytes > 0) {
+        ul_emit_scratch(emitter, position);
+        ul_text_put(emitter->text, ", ");
+    }
     ul_text_put(emitter->text, "run);\n");
 }
 
@@ -87,7 +89,7 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
 static void put_transfer(struct ul_emitter *emitter, uint32_t position)
 {
     const struct ul_emit_transfer *transfer = &emitter->transfers[position];
-    bool saves = emitter->plan->positions[position].kind == UL_PLAN_SAVE;
+    bool saves = !emitter->plan->positions[position].loads;
     ul_text_printf(emitter->text,
                    "    UL_STEP(run, %u);\n    ul_offload_begin(run, UL_OFFLOAD_%s, %u, %" PRIu64
                    ", a + %" PRIu64 ", %" PRIu64 ");\n",
@@ -123,6 +125,12 @@ static void put_entries(struct ul_emitter *emitter)
                        "static void %s_steps(unsigned char *a, struct ul_run *run)\n{\n"
                        "    (void)a;\n    (void)run;\n",
                        entry->name);
+        for (uint32_t b = 1; b < emitter->plan->bank_count; b++)
+            if (emitter->plan->banks[b].size_bytes > 0)
+                ul_text_printf(emitter->text,
+                               "    unsigned char *const a%u = ul_bank_of(&%s, a, %u);\n"
+                               "    (void)a%u;\n",
+                               b, ul_emit_root_model(emitter), b, b);
         ul_emit_steps(emitter, e);
         ul_text_put(emitter->text, "}\n\n");
     }
@@ -142,18 +150,56 @@ static const char *offload_argument(const struct ul_emitter *emitter)
     return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
 }
 
+/* The memories as parameters: "void *dtcm, size_t dtcm_bytes, ". */
+static const char *bank_parameters(const struct ul_emitter *emitter)
+{
+    struct ul_text text;
+    ul_text_init(&text, emitter->arena);
+    for (uint32_t b = 0; b < emitter->plan->bank_count; b++) {
+        const char *name = emitter->program->options.banks[b].name;
+        ul_text_printf(&text, "void *%s, size_t %s_bytes,\n    ", name, name);
+    }
+    return text.data;
+}
+
+/* How the program begins in several memories, and where an offset lies there. */
+static void put_bank_functions(struct ul_emitter *emitter)
+{
+    struct ul_text *text = emitter->text;
+    const char *prefix = emitter->options->prefix, *model = ul_emit_root_model(emitter);
+    const struct ul_plan_bank *banks = emitter->program->options.banks;
+    ul_text_printf(text,
+                   "\nint %s_init(%sconst struct ul_weights_source *weights, "
+                   "struct ul_failure *failure)\n{\n    void *const banks[] = {",
+                   prefix, bank_parameters(emitter));
+    for (uint32_t b = 0; b < emitter->plan->bank_count; b++)
+        ul_text_printf(text, "%s%s", b == 0 ? "" : ", ", banks[b].name);
+    ul_text_put(text, "};\n    const size_t sizes[] = {");
+    for (uint32_t b = 0; b < emitter->plan->bank_count; b++)
+        ul_text_printf(text, "%s%s_bytes", b == 0 ? "" : ", ", banks[b].name);
+    ul_text_printf(text,
+                   "};\n    return (int)ul_run_init_banks(&%s, banks, sizes, weights, "
+                   "failure);\n}\n\n"
+                   "void *%s_at(const void *%s, uint64_t offset_bytes)\n{\n"
+                   "    return ul_at(&%s, (const unsigned char *)%s, offset_bytes);\n}\n\n",
+                   model, prefix, banks[0].name, model, banks[0].name);
+}
+
 /* The functions that model.h declares. */
 static void put_functions(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
     const char *prefix = emitter->options->prefix, *model = ul_emit_root_model(emitter);
-    ul_text_printf(text,
-                   "\nint %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
-                   "*weights,\n    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_run_init_with(&%s, arena, bytes, 0, %s, weights, "
-                   "failure);\n}\n\n",
-                   prefix, offload_argument(emitter), model,
-                   emitter->transfer_count > 0 ? "offload" : "NULL");
+    if (emitter->plan->bank_count > 0)
+        put_bank_functions(emitter);
+    else
+        ul_text_printf(text,
+                       "\nint %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
+                       "*weights,\n    struct ul_failure *failure)\n{\n"
+                       "    return (int)ul_run_init_with(&%s, arena, bytes, 0, %s, weights, "
+                       "failure);\n}\n\n",
+                       prefix, offload_argument(emitter), model,
+                       emitter->transfer_count > 0 ? "offload" : "NULL");
     ul_emit_each_root(emitter, ul_emit_root_functions);
     ul_text_printf(text, "void %s_done(void *arena)\n{\n    ul_run_done(&%s, arena);\n}\n", prefix,
                    model);
@@ -212,6 +258,24 @@ static void put_stack(struct ul_emitter *emitter, const char *big)
                    big, stack_bytes);
 }
 
+static void put_bank_texts(struct ul_emitter *emitter)
+{
+    const char *prefix = emitter->options->prefix;
+    const char *first = emitter->program->options.banks[0].name;
+    ul_text_printf(
+        emitter->text,
+        "/* Makes these memories ready, each at least as large as its macro says and aligned to\n"
+        " * %s_ARENA_ALIGN: notes where they are, and reads the weights into them. One of 0 bytes\n"
+        " * may be NULL. `%s` is what the other functions call the arena; the rest stays\n"
+        " * its own until %s_done. Returns an enum ul_result; `failure`, which may be NULL,\n"
+        " * carries needed and available bytes, and as `tensor` the number of the memory. */\n"
+        "int %s_init(%sconst struct ul_weights_source *weights, struct ul_failure *failure);\n\n"
+        "/* Where an offset of the arena lies, such as that of an input. */\n"
+        "void *%s_at(const void *%s, uint64_t offset_bytes);\n\n",
+        ul_emit_upper(emitter->arena, prefix), first, prefix, prefix, bank_parameters(emitter),
+        prefix, first);
+}
+
 /* How the program begins. */
 static void put_begin(struct ul_emitter *emitter)
 {
@@ -228,6 +292,10 @@ static void put_begin(struct ul_emitter *emitter)
             "the caller's; it stays the arena's until %s_done. */\n"
             "#define %s_OFFLOAD_BYTES UINT64_C(%" PRIu64 ")\n\n",
             prefix, prefix, big, emitter->plan->reserved_bytes[UL_PROGRAM_OFFLOAD]);
+    if (emitter->plan->bank_count > 0) {
+        put_bank_texts(emitter);
+        return;
+    }
     ul_text_printf(text,
                    "/* Makes `arena` (at least %s_ARENA_BYTES, aligned to %s_ARENA_ALIGN) ready:\n"
                    " * reads the weights into it%s. Returns an enum ul_result;\n"
@@ -272,8 +340,10 @@ static void put_model_h(struct ul_emitter *emitter)
 {
     bool is_program = (emitter->part & UL_EMIT_PROGRAM) != 0;
     ul_emit_header_begin(emitter,
-                         emitter->part == UL_EMIT_ROOT
-                             ? "What runs in the library's buffer."
+                         emitter->part == UL_EMIT_ROOT ? "What runs in the library's buffer."
+                         : emitter->plan->bank_count > 0
+                             ? "The model as a library: a buffer in each of several memories, two "
+                               "calls, no other memory."
                              : "The model as a library: one buffer, two calls, no other memory.");
     if (is_program)
         put_begin(emitter);
@@ -434,7 +504,6 @@ static void put_program_rules(struct ul_emitter *emitter, const struct ul_emit_b
 static void put_makefile(struct ul_emitter *emitter)
 {
     const struct ul_emit_build with = build(emitter);
-    const char *prefix = emitter->options->prefix;
     bool alone = emitter->options->is_library_alone;
     ul_text_printf(emitter->text,
                    "# " UL_EMIT_SPDX "\n# Builds the %s; `make CC=clang MARCH=` chooses a compiler "
@@ -444,11 +513,7 @@ static void put_makefile(struct ul_emitter *emitter)
     if (!alone)
         put_program_rules(emitter, &with);
     put_library_rules(emitter, &with);
-    if (alone)
-        ul_emit_install_rules(emitter);
-    ul_text_printf(emitter->text,
-                   "clean:\n\trm -f *.o%s lib%s.a $(SONAME)\n\n.PHONY: clean lib%s\n",
-                   alone ? "" : " program program.tmp", prefix, alone ? " install" : "");
+    ul_emit_last_rules(emitter);
 }
 
 /* ---- Hooks of the emitter ---- */

@@ -120,12 +120,33 @@ bool ul_emit_is_rom_far(const struct ul_emitter *emitter)
            emitter->plan->reserved_bytes[UL_PROGRAM_ROM] > near_bytes;
 }
 
+/* The variable of the bank in which an offset of the arena lies; returns the offset there. */
+static uint64_t put_bank(struct ul_emitter *emitter, uint64_t offset_bytes)
+{
+    const struct ul_plan *plan = emitter->plan;
+    uint32_t bank = plan->bank_count;
+    while (bank > 1 && (plan->banks[bank - 1].size_bytes == 0 ||
+                        offset_bytes < plan->banks[bank - 1].begin_bytes))
+        bank--;
+    ul_text_put(emitter->text, "a");
+    if (bank < 2)
+        return offset_bytes;
+    ul_text_printf(emitter->text, "%u", bank - 1);
+    return offset_bytes - plan->banks[bank - 1].begin_bytes;
+}
+
+void ul_emit_scratch(struct ul_emitter *emitter, uint32_t position)
+{
+    uint64_t offset_bytes = put_bank(emitter, emitter->scratch_offsets[position]);
+    ul_text_printf(emitter->text, " + %" PRIu64, offset_bytes);
+}
+
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position)
 {
     struct ul_emit_place place = ul_emit_place(emitter, address->place, position);
     if (place.space == UL_EMIT_ARENA)
-        ul_text_put(emitter->text, "a");
+        place.offset_bytes = put_bank(emitter, place.offset_bytes);
     else if (place.space == UL_EMIT_ROM)
         ul_text_printf(emitter->text, "%s_rom%s", emitter->options->prefix,
                        ul_emit_is_rom_far(emitter) ? "_begin" : "");
@@ -414,6 +435,23 @@ static void put_root_headers(struct ul_emitter *emitter)
         ul_text_printf(emitter->text, "#include \"%s.h\"\n", graph->blocks[r].name);
 }
 
+/* What the caller has to give. */
+static void put_sizes(struct ul_emitter *emitter, const char *big)
+{
+    const struct ul_plan *plan = emitter->plan;
+    for (uint32_t b = 0; b < plan->bank_count; b++) {
+        const char *name = emitter->program->options.banks[b].name;
+        ul_text_printf(emitter->text, "#define %s_%s_BYTES UINT64_C(%" PRIu64 ")\n", big,
+                       ul_emit_upper(emitter->arena, name), plan->banks[b].size_bytes);
+    }
+    if (plan->bank_count > 0)
+        ul_text_put(emitter->text, "/* All of them, one behind the other. */\n");
+    ul_text_printf(emitter->text,
+                   "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
+                   "#define %s_ARENA_ALIGN %" PRIu64 "\n",
+                   big, plan->reserved_bytes[0], big, plan->alignment_bytes);
+}
+
 void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
 {
     bool is_program = (emitter->part & UL_EMIT_PROGRAM) != 0;
@@ -434,11 +472,9 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
     ul_text_put(text, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
                       "#if defined(__GNUC__)\n#pragma GCC visibility push(default)\n#endif\n\n");
     if (is_program)
-        ul_text_printf(text,
-                       "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
-                       "#define %s_ARENA_ALIGN %" PRIu64 "\n%s",
-                       big, emitter->plan->reserved_bytes[0], big, emitter->plan->alignment_bytes,
-                       is_root ? "" : "\n");
+        put_sizes(emitter, big);
+    if (is_program && !is_root)
+        ul_text_put(text, "\n");
     if (!is_root)
         return;
     ul_text_printf(text,

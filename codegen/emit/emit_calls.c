@@ -431,7 +431,7 @@ void ul_emit_call_scratch(struct ul_emitter *emitter, const struct ul_program_st
                           uint32_t position)
 {
     if (emitter->program->calls[step->kernel].call->scratch_bytes > 0)
-        ul_text_printf(emitter->text, "a + %" PRIu64, emitter->scratch_offsets[position]);
+        ul_emit_scratch(emitter, position);
     else
         ul_text_put(emitter->text, "NULL");
 }

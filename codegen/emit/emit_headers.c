@@ -58,6 +58,7 @@ static const struct row {
      "ul_library_init ul_library_done ul_library_ready ul_library_run ul_library_implementation "
      "ul_library_heap_bytes",
      OF_HOST},
+    {"ul_banks.h", "ul_bank_ ul_banks_ ul_at(", OF_HOST},
     {"ul_nbits.h", "ul_nbits_", OF_HOST},
     {"ul_winograd.h", "ul_winograd_", OF_HOST},
     {"ul_posts.h", "ul_post_apply ul_posts_", OF_HOST},

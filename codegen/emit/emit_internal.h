@@ -156,6 +156,9 @@ void ul_emit_string(struct ul_text *text, const char *string);
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position);
 
+/* That of its scratch. */
+void ul_emit_scratch(struct ul_emitter *emitter, uint32_t position);
+
 /* Finds the steps of each entry point; call it before anything is emitted. */
 void ul_emit_find_entries(struct ul_emitter *emitter);
 /* The positions [*begin, *end) among which an entry point's steps are in the plan. */
@@ -251,8 +254,8 @@ void ul_emit_tables(struct ul_emitter *emitter);
 void ul_emit_cmakelists(struct ul_emitter *emitter);
 void ul_emit_cmake_config(struct ul_emitter *emitter);
 void ul_emit_pkg_config(struct ul_emitter *emitter);
-/* The rules of `make install`. */
-void ul_emit_install_rules(struct ul_emitter *emitter);
+/* The last rules of a Makefile: `make install` of a library alone, and `make clean`. */
+void ul_emit_last_rules(struct ul_emitter *emitter);
 
 /* emit_headers.c */
 /* The lines by which a source, in C or in CUDA C++, includes the headers whose names its body

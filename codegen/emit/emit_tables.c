@@ -446,12 +446,11 @@ static uint32_t put_moved(struct ul_emitter *emitter, struct shapes *shapes, str
     uint32_t count = 0;
     for (uint32_t p = 0; p <= position; p++) {
         const struct ul_emit_transfer *transfer = &emitter->transfers[p];
-        bool moves =
-            plan->positions[p].kind == UL_PLAN_SAVE || plan->positions[p].kind == UL_PLAN_LOAD;
-        if (!moves || transfer->done != position || transfer->size_bytes == 0)
+        if (plan->positions[p].kind != UL_PLAN_COPY || transfer->done != position ||
+            transfer->size_bytes == 0)
             continue;
         struct ul_value bytes = {.type = {.dtype = UL_U8, .rank = 1}, .storage = UL_DTYPE_NONE};
-        bool saves = plan->positions[p].kind == UL_PLAN_SAVE;
+        bool saves = !plan->positions[p].loads;
         bytes.type.dims[0] = (int64_t)transfer->size_bytes;
         bytes.view.strides[0] = 1;
         put_operand_row(operands, transfer->range);
@@ -483,8 +482,9 @@ static void put_transfer_step(struct ul_emitter *emitter, uint32_t position,
                    is_run ? program->graph->nodes[ul_program_step_at(program, awaited)->node].name
                           : program->problem->values[awaited->value].name);
     ul_text_printf(text, ", \"%s\", %u, %u, 0, %" PRIu64 ", %.9g, 0, %u, %u},\n",
-                   ul_plan_kind_name(at->kind), view_begin, view_count, size_bytes,
-                   (double)(span->end - span->begin) * 1e-9, operand_begin, operand_count);
+                   ul_plan_word(ul_plan_word_of(at->kind, at->loads)), view_begin, view_count,
+                   size_bytes, (double)(span->end - span->begin) * 1e-9, operand_begin,
+                   operand_count);
 }
 
 /* Writes steps[], views[], shapes[]; returns the number of views, and of shape numbers. */
@@ -708,6 +708,22 @@ static void put_offload(struct ul_emitter *emitter)
     ul_text_put(text, ",\n");
 }
 
+/* The memories that the arena is made of. */
+static void put_banks(struct ul_emitter *emitter)
+{
+    const struct ul_plan *plan = emitter->plan;
+    if (plan->bank_count == 0)
+        return;
+    ul_text_put(emitter->text, "static const struct ul_bank banks[] = {\n");
+    for (uint32_t b = 0; b < plan->bank_count; b++) {
+        const struct ul_plan_bank *bank = &emitter->program->options.banks[b];
+        ul_text_printf(emitter->text, "    {\"%s\", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "},\n",
+                       bank->name, plan->banks[b].begin_bytes, plan->banks[b].size_bytes,
+                       bank->capacity_bytes);
+    }
+    ul_text_put(emitter->text, "};\n\n");
+}
+
 static void put_offloading(struct ul_emitter *emitter)
 {
     if (emitter->language->runs_on_host && emitter->transfer_count > 0)
@@ -766,6 +782,12 @@ static void put_model(struct ul_emitter *emitter, const struct tables *tables)
                    loads ? emitter->payload_hash : 0);
     if (emitter->transfer_count > 0)
         put_offload(emitter);
+    if (plan->bank_count > 0)
+        ul_text_printf(text,
+                       "    .banks = banks,\n    .bank_count = %u,\n"
+                       "    .bank_state_offset_bytes = %" PRIu64 ",\n",
+                       plan->bank_count,
+                       ul_emit_home(emitter, emitter->program->bank_state).offset_bytes);
     if (emitter->language->runs_on_host)
         put_parts(emitter, loads && tables->section_count + tables->splat_count > 0);
     emitter->language->put_runner(emitter);
@@ -845,6 +867,7 @@ void ul_emit_tables(struct ul_emitter *emitter)
     tables.section_count = sections;
     tables.splat_count = splats;
     put_offloading(emitter);
+    put_banks(emitter);
     put_roots(emitter);
     for (; emitter->root < emitter->program->graph->root_count; emitter->root++)
         put_model(emitter, &tables);

@@ -66,6 +66,7 @@ static void call_arg(struct ul_builder *builder, struct ul_program_step *step, u
                          : ul_place_address(ul_place_of_form(builder, info->view.base, pack), 0);
     bytes = pack == NULL ? bytes : pack->size_bytes;
     step->traffic.moved_bytes += bytes;
+    step->moved[at] = bytes;
     if (builder->graph->values[info->view.base].kind == UL_VALUE_WEIGHT)
         step->traffic.weight_bytes += bytes;
 }
@@ -134,8 +135,8 @@ static enum ul_status kernel_step(struct ul_builder *builder, const ul_node_id *
             ul_place_address(ul_place_of(builder, buffer->value), buffer->offset_bytes);
         step.written[step.arg_count] = buffer->role == UL_BUFFER_OUTPUT;
         step.views[step.arg_count] = buffer->view;
-        ul_work_count_buffer(graph, buffer, function->accesses[i], &step.traffic);
-        step.arg_count++;
+        step.moved[step.arg_count++] =
+            ul_work_count_buffer(graph, buffer, function->accesses[i], &step.traffic);
     }
     step.work = function->work;
     step.scratch_bytes = function->printed.scratch_bytes;

@@ -248,6 +248,14 @@ void ul_place_add_states(struct ul_builder *builder)
     bool is_separate = builder->options->target->traits.memory_is_separate;
     program->run_state = UL_PLAN_NONE;
     program->offload_state = UL_PLAN_NONE;
+    program->bank_state = UL_PLAN_NONE;
+    if (builder->options->bank_count > 0) {
+        program->bank_state =
+            add_state(builder, "banks",
+                      UL_PROGRAM_BANK_MARK_BYTES +
+                          (builder->options->bank_count - 1) * UL_PROGRAM_POINTER_BYTES);
+        program->problem->values[program->bank_state].in_first_bank = true;
+    }
     if (builder->options->offload.exists && !is_separate)
         program->offload_state = add_state(builder, "offload", UL_PROGRAM_POINTER_BYTES);
     if (is_separate)

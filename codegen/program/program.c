@@ -25,7 +25,8 @@ static void apply_whole(struct ul_builder *builder)
         ul_whole_init(builder->whole, builder->arena, whole);
     }
     if (base != NULL)
-        builder->program->problem->base_cost = ul_problem_min_cost(base->problem);
+        builder->program->problem->base_cost = ul_size_add_saturating(
+            ul_problem_min_cost(base->problem), ul_problem_min_moving_cost(base->problem));
     if (builder->options->target->traits.has_streams)
         ul_problem_add_resource(
             builder->program->problem,
@@ -140,6 +141,8 @@ static struct ul_program *program_new(struct ul_arena *arena, const struct ul_gr
     program->problem->spaces[UL_PROGRAM_CODE].beside = true;
     if (options->offload.exists)
         add_offload(program);
+    if (options->bank_count > 0)
+        ul_problem_set_banks(program->problem, options->banks, options->bank_count);
     uint32_t library_count = options->libraries != NULL ? options->libraries->count : 0;
     program->libraries = UL_NEW_ARRAY(arena, struct ul_program_library, library_count);
     memset(program->libraries, 0xFF, library_count * sizeof *program->libraries);

@@ -117,7 +117,8 @@ struct ul_program_step {
     double slowdown; /* of the time of `work`, for less scratch; 0: none */
     uint32_t arg_count;
     struct ul_program_address *args;
-    bool *written; /* by argument */
+    bool *written;   /* by argument */
+    uint64_t *moved; /* by argument: bytes that a round moves; of `traffic` */
     /* by argument: the value there, all of it or the round's part; UL_NONE: none */
     ul_value_id *views;
     uint64_t copy_bytes;
@@ -225,6 +226,8 @@ struct ul_program_options {
     const struct ul_program *base;
     const struct ul_training *training; /* NULL: it does not train */
     struct ul_program_offload offload;
+    const struct ul_plan_bank *banks; /* what the arena is made of */
+    uint32_t bank_count;              /* 0: it is one */
 };
 
 /* A call of a library. */
@@ -255,6 +258,7 @@ struct ul_program {
     uint32_t *value_places;          /* base value of the graph -> its first place, or NONE */
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
     uint32_t offload_state; /* the place of the host's pointer to offloaded values, or NONE */
+    uint32_t bank_state;    /* the place where the banks after the first are noted, or NONE */
     uint32_t *root_regions; /* by root of the graph: its region */
     uint32_t entry_count;
     struct ul_program_entry *entries;
@@ -267,6 +271,8 @@ struct ul_program {
 
 /* Bytes of a pointer, on the machine with the widest ones. */
 enum { UL_PROGRAM_POINTER_BYTES = 8 };
+/* In front of the pointers to banks: by these a run tells that they are there. */
+enum { UL_PROGRAM_BANK_MARK_BYTES = 8 };
 
 /* Bytes of the state of a run on a device, without a byte for each flag
  * (runtime/cuda/ul_cuda.h). */

@@ -82,11 +82,13 @@ uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *
 /* Threads are assumed to share a call evenly. */
 void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_call *call,
                         struct ul_work *work);
-/* A kernel moves the bytes that it accesses, each once; of a table, the rows that are looked up. */
-void ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
-                          uint64_t accesses, struct ul_traffic *traffic);
-/* What a step without a function moves. */
-uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step);
+/* A kernel moves the bytes that it accesses, each once; of a table, the rows that are looked up.
+ * Adds them to the traffic, and returns them. */
+uint64_t ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
+                              uint64_t accesses, struct ul_traffic *traffic);
+/* What argument `i` of a step without a function moves. */
+uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step,
+                             uint32_t i);
 /* How often a step of `region` runs; both branches count. */
 uint64_t ul_work_rounds(const struct ul_program *program, uint32_t region);
 

@@ -119,12 +119,31 @@ static void bound_costs(struct ul_plan_alternative *ways, uint32_t count)
             ways[i].cost = least;
 }
 
+/* What the cost of a step counts of its traffic: not what lies in banks, whose rates the planner
+ * counts by. */
+static struct ul_traffic counted_traffic(const struct ul_builder *builder,
+                                         const struct ul_program_step *step)
+{
+    const struct ul_program *program = builder->program;
+    struct ul_traffic traffic = step->traffic;
+    for (uint32_t i = 0; builder->options->bank_count > 0 && i < step->arg_count; i++) {
+        uint32_t place = step->args[i].place;
+        if (place == UL_PLAN_NONE || program->problem->values[place].space != UL_PROGRAM_ARENA)
+            continue;
+        UL_ASSERT(traffic.moved_bytes >= step->moved[i]);
+        traffic.moved_bytes -= step->moved[i];
+        if (!builder->options->weights_rom)
+            traffic.weight_bytes = 0; /* all of them lie in banks */
+    }
+    return traffic;
+}
+
 static uint64_t step_cost(const struct ul_builder *builder, const struct ul_program_step *step)
 {
     if (step->is_spared)
         return 0;
-    uint64_t cost =
-        ul_profile_cost(builder->options->profile, &step->work, &step->traffic, step->rounds);
+    const struct ul_traffic traffic = counted_traffic(builder, step);
+    uint64_t cost = ul_profile_cost(builder->options->profile, &step->work, &traffic, step->rounds);
     if (step->slowdown > 0)
         cost = (uint64_t)((double)cost * step->slowdown) + 1;
     return piece_cost(builder, step, cost);
@@ -173,6 +192,29 @@ static void list_spared(const struct ul_program_step *step, struct lists *lists)
     }
 }
 
+/* What the step moves of each place that it touches, in all rounds; scratch is written and read. */
+static const uint64_t *list_traffic(const struct ul_builder *builder,
+                                    const struct ul_program_step *step, const struct lists *lists)
+{
+    uint32_t touched = lists->read_count + lists->write_count;
+    if (builder->options->bank_count == 0)
+        return NULL;
+    uint64_t *moves = UL_NEW_ARRAY(builder->arena, uint64_t, (uint64_t)touched + 1);
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        const uint32_t *list = step->written[i] ? lists->writes : lists->reads;
+        uint32_t at = 0, count = step->written[i] ? lists->write_count : lists->read_count;
+        while (at < count && list[at] != step->args[i].place)
+            at++;
+        uint64_t bytes = ul_size_mul_saturating(step->moved[i], step->rounds);
+        at += step->written[i] ? lists->read_count : 0;
+        if (step->args[i].place != UL_PLAN_NONE)
+            moves[at] = ul_size_add_saturating(moves[at], bytes);
+    }
+    moves[touched] =
+        ul_size_mul_saturating(step->scratch_bytes, ul_size_mul_saturating(2, step->rounds));
+    return moves;
+}
+
 static void list_library(const struct ul_program *program, const struct ul_program_call *call,
                          struct lists *lists)
 {
@@ -210,7 +252,8 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
                                     .write_count = lists.write_count,
                                     .in_place = in_place,
                                     .in_place_count = list_in_place(builder, step, in_place),
-                                    .scratch_bytes = step->scratch_bytes};
+                                    .scratch_bytes = step->scratch_bytes,
+                                    .traffic = list_traffic(builder, step, &lists)};
 }
 
 /* The step and its alternatives become the planner's alternatives; "ullage" is our own lowering. */
@@ -258,6 +301,7 @@ void ul_step_init_args(struct ul_builder *builder, struct ul_program_step *step,
 {
     step->args = UL_NEW_ARRAY(builder->arena, struct ul_program_address, count);
     step->written = UL_NEW_ARRAY(builder->arena, bool, count);
+    step->moved = UL_NEW_ARRAY(builder->arena, uint64_t, count);
     step->views = UL_NEW_ARRAY(builder->arena, ul_value_id, count);
 }
 
@@ -288,7 +332,10 @@ void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint3
     struct ul_program *program = builder->program;
     UL_ASSERT(region < program->region_count);
     if (step->kind != UL_STEP_KERNEL && step->kind != UL_STEP_CALL)
-        step->traffic.moved_bytes = ul_work_moved_bytes(builder->graph, step);
+        for (uint32_t i = 0; i < step->arg_count; i++) {
+            step->moved[i] = ul_work_moved_bytes(builder->graph, step, i);
+            step->traffic.moved_bytes += step->moved[i];
+        }
     UL_GROW(builder->arena, program->steps, program->step_count, program->step_capacity);
     step->region = region;
     step->rounds = ul_work_rounds(program, region);

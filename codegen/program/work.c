@@ -147,27 +147,24 @@ static uint64_t buffer_bytes(const struct ul_graph *graph, const struct ul_buffe
     return bytes < whole ? bytes : whole;
 }
 
-void ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
-                          uint64_t accesses, struct ul_traffic *traffic)
+uint64_t ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
+                              uint64_t accesses, struct ul_traffic *traffic)
 {
     uint64_t bytes = buffer_bytes(graph, buffer, accesses);
     traffic->moved_bytes += bytes;
     if (graph->values[buffer->value].kind == UL_VALUE_WEIGHT)
         traffic->weight_bytes += bytes;
     UL_ASSERT(traffic->weight_bytes <= traffic->moved_bytes);
+    return bytes;
 }
 
-uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step)
+uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step,
+                             uint32_t i)
 {
-    uint64_t bytes = 0;
-    UL_ASSERT(step->kind != UL_STEP_KERNEL && step->kind != UL_STEP_CALL);
-    for (uint32_t i = 0; i < step->arg_count; i++) {
-        if (step->kind == UL_STEP_COPY)
-            bytes += step->copy_bytes;
-        else
-            bytes += step->views[i] == UL_NONE ? 0 : ul_value_bytes(graph, step->views[i]);
-    }
-    return bytes;
+    UL_ASSERT(step->kind != UL_STEP_KERNEL && step->kind != UL_STEP_CALL && i < step->arg_count);
+    if (step->kind == UL_STEP_COPY)
+        return step->copy_bytes;
+    return step->views[i] == UL_NONE ? 0 : ul_value_bytes(graph, step->views[i]);
 }
 
 uint64_t ul_work_rounds(const struct ul_program *program, uint32_t region)

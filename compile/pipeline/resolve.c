@@ -146,6 +146,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                            .profile = &compile->profile,
                                            .training = options->train ? &compile->training : NULL};
     UL_TRY(resolve_offload(compile, program));
+    UL_TRY(ul_compile_read_spaces(compile, program));
     if (program->weights_rom && !target->traits.has_rom)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: target %s keeps weights in the memory of its device; "
@@ -171,12 +172,13 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
 struct ul_plan_options ul_compile_planning(const struct ul_compile *compile)
 {
     const struct ul_compile_options *options = &compile->options;
-    return (struct ul_plan_options){.pack = options->pack,
-                                    .order = options->order,
-                                    .remat = options->remat,
-                                    .alignment_bytes = options->align_bytes,
-                                    .budget_bytes = options->budget_bytes,
-                                    .seed = options->seed,
-                                    .time_limit_seconds = options->time_limit_seconds,
-                                    .orders = compile->orders};
+    return (struct ul_plan_options){
+        .pack = options->pack,
+        .order = options->order,
+        .remat = options->remat,
+        .alignment_bytes = options->align_bytes,
+        .budget_bytes = options->budget_bytes != 0 ? options->budget_bytes : compile->banks_bytes,
+        .seed = options->seed,
+        .time_limit_seconds = options->time_limit_seconds,
+        .orders = compile->orders};
 }

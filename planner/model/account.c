@@ -42,25 +42,36 @@ static void rows_fill(struct ul_arena *scratch, struct ul_plan *plan)
     }
 }
 
-void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
+static uint32_t timeline_length(const struct ul_plan *plan)
+{
+    return plan->position_count > 0 ? plan->position_count : 1;
+}
+
+uint64_t *ul_account_live_sums(struct ul_arena *arena, const struct ul_plan *plan)
 {
     UL_ASSERT(plan->alignment_bytes > 0);
-    uint32_t length = plan->position_count > 0 ? plan->position_count : 1;
-    uint64_t *change = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)length + 1);
+    uint32_t length = timeline_length(plan);
+    uint64_t *sums = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)length + 1);
     for (uint32_t r = 0; r < plan->range_count; r++) {
         const struct ul_plan_range *range = &plan->ranges[r];
         if (range->space != 0 || counted_begin(range) >= range->end)
             continue;
-        change[counted_begin(range)] += padded(plan, range->size_bytes);
-        change[range->end] -= padded(plan, range->size_bytes);
+        sums[counted_begin(range)] += padded(plan, range->size_bytes);
+        sums[range->end] -= padded(plan, range->size_bytes);
     }
-    uint64_t live = 0;
+    for (uint32_t p = 1; p < length; p++)
+        sums[p] += sums[p - 1];
+    return sums;
+}
+
+void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
+{
+    const uint64_t *sums = ul_account_live_sums(arena, plan);
     plan->order_lower_bound_bytes = 0;
     plan->peak_position = 0;
-    for (uint32_t p = 0; p < length; p++) {
-        live += change[p];
-        if (live > plan->order_lower_bound_bytes) {
-            plan->order_lower_bound_bytes = live;
+    for (uint32_t p = 0; p < timeline_length(plan); p++) {
+        if (sums[p] > plan->order_lower_bound_bytes) {
+            plan->order_lower_bound_bytes = sums[p];
             plan->peak_position = p;
         }
     }
@@ -79,24 +90,8 @@ static uint64_t wait_cost(const struct ul_problem *problem, const struct ul_plan
 static uint64_t position_cost(const struct ul_problem *problem, const struct ul_plan *plan,
                               const struct ul_plan_position *position)
 {
-    if (position->kind == UL_PLAN_WAIT)
-        return wait_cost(problem, &plan->positions[position->awaited]);
-    if (position->kind == UL_PLAN_SAVE || position->kind == UL_PLAN_LOAD)
-        return ul_resource_cost(
-            ul_problem_engine(problem, position->space, position->kind == UL_PLAN_LOAD),
-            problem->values[position->value].size_bytes);
-    return position->kind == UL_PLAN_RUN && position->substep == 0
-               ? problem->steps[position->step].alternatives[position->alternative].cost
-               : 0;
-}
-
-/* The stream of the resource that a position needs, or its own. */
-static uint32_t queue_of(const struct ul_problem *problem, const struct ul_plan_position *at)
-{
-    if (at->kind != UL_PLAN_RUN || at->stream != 0)
-        return at->stream;
-    return problem->resources[problem->steps[at->step].alternatives[at->alternative].resource]
-        .stream;
+    return position->kind == UL_PLAN_WAIT ? wait_cost(problem, &plan->positions[position->awaited])
+                                          : ul_plan_cost_at(problem, position);
 }
 
 /* Streams run at the same time: each has a clock, and a wait sets that of stream 0 to the time when
@@ -109,7 +104,9 @@ struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul
         UL_NEW_ARRAY(arena, struct ul_account_span, plan->position_count);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        uint64_t *clock = &clocks[at->stream], *queue = &clocks[queue_of(problem, at)];
+        bool is_elsewhere = at->kind == UL_PLAN_RUN && at->stream == 0;
+        uint64_t *clock = &clocks[at->stream];
+        uint64_t *queue = is_elsewhere ? &clocks[ul_plan_resource_at(problem, at)->stream] : clock;
         *clock = *clock > clocks[0] ? *clock : clocks[0];
         *clock = *clock > *queue ? *clock : *queue;
         spans[p].begin = *clock;
@@ -128,7 +125,49 @@ void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem, s
     plan->cost = 0;
     for (uint32_t p = 0; p < plan->position_count; p++)
         plan->cost = plan->positions[p].stream == 0 ? spans[p].end : plan->cost;
-    plan->base_cost = problem->base_cost != 0 ? problem->base_cost : ul_problem_min_cost(problem);
+    plan->base_cost = problem->base_cost;
+    if (problem->base_cost != 0)
+        return;
+    plan->base_cost = ul_problem_min_cost(problem);
+    if (plan->bank_count > 0)
+        plan->base_cost =
+            ul_size_add_saturating(plan->base_cost, ul_problem_min_moving_cost(problem));
+}
+
+/* ---- What is moved ---- */
+
+static void moved_add(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t p,
+                      uint64_t *moved_bytes)
+{
+    const struct ul_plan_substep *substep = ul_substep_at(problem, &plan->positions[p]);
+    for (uint32_t i = 0; i < substep->read_count + substep->write_count; i++) {
+        uint32_t value =
+            i < substep->read_count ? substep->reads[i] : substep->writes[i - substep->read_count];
+        if (problem->values[value].space != 0)
+            continue;
+        const struct ul_plan_range *range = ul_plan_find_range(problem, plan, value, p);
+        if (range == NULL)
+            continue;
+        uint64_t *bytes = &moved_bytes[range - plan->ranges];
+        *bytes = ul_size_add_saturating(*bytes, ul_substep_moves(problem, substep, i));
+    }
+}
+
+uint64_t *ul_account_moved(struct ul_arena *arena, const struct ul_problem *problem,
+                           const struct ul_plan *plan)
+{
+    uint64_t *moved_bytes = UL_NEW_ARRAY(arena, uint64_t, plan->range_count);
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        if (plan->positions[p].kind == UL_PLAN_RUN)
+            moved_add(problem, plan, p, moved_bytes);
+    for (uint32_t r = plan->value_ranges[problem->value_count]; r < plan->range_count; r++) {
+        const struct ul_plan_substep *substep =
+            ul_substep_at(problem, &plan->positions[plan->ranges[r].begin]);
+        if (plan->ranges[r].space == 0)
+            moved_bytes[r] =
+                ul_substep_moves(problem, substep, substep->read_count + substep->write_count);
+    }
+    return moved_bytes;
 }
 
 /* ---- The bound over everything ---- */
@@ -147,10 +186,8 @@ struct bound {
 
 static bool may_be_elsewhere(const struct ul_problem *problem, const struct ul_plan_value *value)
 {
-    bool takes = false;
-    for (uint32_t r = 0; r < problem->resource_count; r++)
-        takes = takes || problem->resources[r].kind == UL_PLAN_ENGINE;
-    return takes && value->persistent && ul_value_may_move(value);
+    return ul_problem_other_space(problem) != UL_PLAN_NONE && value->persistent &&
+           ul_value_may_move(value);
 }
 
 /* UINT64_MAX: without limit. */

@@ -28,13 +28,24 @@ struct ul_checker {
     bool *is_read;     /* by value: some position reads it */
     uint32_t *away;    /* by value: the other space where it is at home, or UL_PLAN_NONE */
     struct ul_checker_use *readers,
-        *writers;           /* by range: the last that used it from another stream */
-    uint32_t *first, *last; /* by region: positions [first, last) */
+        *writers;             /* by range: the last that used it from another stream */
+    uint32_t *first, *last;   /* by region: positions [first, last) */
+    uint64_t bank_cost;       /* of what is moved to and from the banks of the plan */
+    uint64_t least_bank_cost; /* of the cheapest alternatives, at the best rate */
 };
 
 #define FAIL(c, ...) return ul_diag_set((c)->diag, UL_MISMATCH, __VA_ARGS__)
 
+/* check_banks.c */
+
+/* Whether every range of space 0 lies in a bank that has room for it and takes it, and moves cost
+ * what the plan says; sets bank_cost and least_bank_cost, 0 where there are no banks. */
+enum ul_status ul_checker_banks(struct ul_checker *c) UL_MUST_CHECK;
+
 /* check_sums.c */
+
+/* The alternative that costs least, the first of several, but of other bits where there is one. */
+uint32_t ul_checker_cheapest(const struct ul_plan_step *step);
 
 bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id);
 /* Whether a persistent value may be at home in another space. */

@@ -261,8 +261,7 @@ static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_pos
         return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
     if (at->kind == UL_PLAN_WAIT)
         return wait_duration(c, &c->plan->positions[at->awaited]);
-    const struct ul_plan_resource *engine =
-        ul_checker_engine(c, at->space, at->kind == UL_PLAN_LOAD);
+    const struct ul_plan_resource *engine = ul_checker_engine(c, at->space, at->loads);
     if (engine->bandwidth_mb == 0)
         return engine->latency_cost;
     if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))
@@ -327,6 +326,25 @@ static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t step
     return UL_OK;
 }
 
+uint32_t ul_checker_cheapest(const struct ul_plan_step *step)
+{
+    uint32_t cheapest = 0;
+    for (uint32_t a = 1; a < step->alternative_count; a++) {
+        const struct ul_plan_alternative *at = &step->alternatives[a];
+        const struct ul_plan_alternative *best = &step->alternatives[cheapest];
+        if (at->cost < best->cost ||
+            (at->cost == best->cost && best->other_bits && !at->other_bits))
+            cheapest = a;
+    }
+    return cheapest;
+}
+
+static void add_saturated(uint64_t *sum, uint64_t more)
+{
+    if (!ul_size_add(*sum, more, sum))
+        *sum = UINT64_MAX;
+}
+
 /* The time of the steps that only one resource can run, for the busiest one. */
 static uint64_t busiest_cost(const struct ul_checker *c)
 {
@@ -357,6 +375,8 @@ static enum ul_status cost_check(const struct ul_checker *c)
         base += min;
     }
     uint64_t steps_cost = busiest_cost(c);
+    add_saturated(&cost, c->bank_cost);
+    add_saturated(&base, c->least_bank_cost);
     if (c->problem->base_cost != 0)
         base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)
@@ -482,19 +502,6 @@ static uint64_t optional_bytes(const struct ul_checker *c)
     return bytes;
 }
 
-static uint32_t cheapest_of(const struct ul_plan_step *step)
-{
-    uint32_t cheapest = 0;
-    for (uint32_t a = 1; a < step->alternative_count; a++) {
-        const struct ul_plan_alternative *at = &step->alternatives[a];
-        const struct ul_plan_alternative *best = &step->alternatives[cheapest];
-        if (at->cost < best->cost ||
-            (at->cost == best->cost && best->other_bits && !at->other_bits))
-            cheapest = a;
-    }
-    return cheapest;
-}
-
 /* Whether the plan is only an order: every step once, by its cheapest alternative. */
 static bool is_an_order(const struct ul_checker *c)
 {
@@ -502,7 +509,7 @@ static bool is_an_order(const struct ul_checker *c)
         const struct ul_plan_position *at = &c->plan->positions[p];
         if (at->kind != UL_PLAN_RUN || at->stream != 0 || at->copy > 0)
             return false;
-        if (at->alternative != cheapest_of(&c->problem->steps[at->step]))
+        if (at->alternative != ul_checker_cheapest(&c->problem->steps[at->step]))
             return false;
     }
     return true;
@@ -540,7 +547,7 @@ static void file_order_walk(const struct ul_checker *c, struct file_order *order
 {
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
-        const struct ul_plan_alternative *way = &step->alternatives[cheapest_of(step)];
+        const struct ul_plan_alternative *way = &step->alternatives[ul_checker_cheapest(step)];
         uint32_t region = loop_around(c->problem, step->region);
         for (uint32_t i = 0; i < way->substep_count; i++) {
             const struct ul_plan_substep *substep = &way->substeps[i];
@@ -563,7 +570,7 @@ static uint64_t file_order_bytes(const struct ul_checker *c)
     uint32_t count = c->problem->value_count, room = 1;
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
-        room += step->alternatives[cheapest_of(step)].substep_count;
+        room += step->alternatives[ul_checker_cheapest(step)].substep_count;
     }
     order.begin = UL_NEW_ARRAY(c->scratch, uint32_t, count);
     order.end = UL_NEW_ARRAY(c->scratch, uint32_t, count);

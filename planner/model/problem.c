@@ -50,6 +50,10 @@ static void substep_copy(struct ul_arena *arena, struct ul_plan_substep *substep
         ul_arena_copy(arena, substep->writes, sizeof *substep->writes * substep->write_count);
     substep->in_place = ul_arena_copy(arena, substep->in_place,
                                       sizeof *substep->in_place * substep->in_place_count);
+    if (substep->traffic != NULL)
+        substep->traffic = ul_arena_copy(
+            arena, substep->traffic,
+            sizeof *substep->traffic * ((uint64_t)substep->read_count + substep->write_count + 1));
 }
 
 static const struct ul_plan_substep *
@@ -115,6 +119,17 @@ uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name, uint
     return problem->space_count++;
 }
 
+void ul_problem_set_banks(struct ul_problem *problem, const struct ul_plan_bank *banks,
+                          uint32_t bank_count)
+{
+    uint64_t capacity_bytes = 0;
+    problem->banks = ul_arena_copy(problem->arena, banks, bank_count * sizeof *banks);
+    problem->bank_count = bank_count;
+    for (uint32_t b = 0; b < bank_count; b++)
+        capacity_bytes = ul_size_add_saturating(capacity_bytes, banks[b].capacity_bytes);
+    problem->spaces[0].capacity_bytes = capacity_bytes;
+}
+
 uint32_t ul_problem_add_resource(struct ul_problem *problem,
                                  const struct ul_plan_resource *resource)
 {
@@ -160,6 +175,15 @@ const struct ul_plan_resource *ul_problem_engine(const struct ul_problem *proble
     return found;
 }
 
+uint32_t ul_problem_other_space(const struct ul_problem *problem)
+{
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        if (problem->resources[r].kind == UL_PLAN_ENGINE)
+            return problem->resources[r].space;
+    }
+    return UL_PLAN_NONE;
+}
+
 const struct ul_plan_resource *ul_problem_runner(const struct ul_problem *problem, uint32_t stream)
 {
     const struct ul_plan_resource *second = NULL;
@@ -184,7 +208,7 @@ void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint3
     at->predecessors = list;
 }
 
-static uint32_t entry_around(const struct ul_problem *problem, uint32_t region)
+uint32_t ul_region_entry(const struct ul_problem *problem, uint32_t region)
 {
     while (region != 0 && problem->regions[region].kind != UL_PLAN_ENTRY)
         region = problem->regions[region].parent;
@@ -197,7 +221,7 @@ uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *prob
     for (uint32_t v = 0; v < problem->value_count; v++)
         entries[v] = UL_PLAN_NONE; /* nothing has touched it yet */
     for (uint32_t s = 0; s < problem->step_count; s++) {
-        uint32_t entry = entry_around(problem, problem->steps[s].region);
+        uint32_t entry = ul_region_entry(problem, problem->steps[s].region);
         for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++) {
             const struct ul_plan_alternative *alternative = &problem->steps[s].alternatives[a];
             for (uint32_t i = 0; i < alternative->substep_count; i++) {
@@ -276,6 +300,9 @@ static enum ul_status value_verify(struct verifier *v, const struct ul_plan_valu
     UL_TRY(total_add(v, value->size_bytes, value->alignment_bytes, name));
     if (value->pinned)
         UL_TRY(total_add(v, value->pinned_offset_bytes, 0, name));
+    if (value->in_first_bank && (value->space != 0 || !value->persistent))
+        return ul_diag_set(v->diag, UL_INVALID,
+                           "value %s: what is in the first bank is persistent in space 0.", name);
     if (value->optional && (!value->persistent || value->live_from_start || value->live_to_end ||
                             value->pinned || value->span_region != UL_PLAN_NONE))
         return ul_diag_set(v->diag, UL_INVALID,
@@ -452,6 +479,24 @@ static enum ul_status resource_verify(struct verifier *v, uint32_t id)
     return UL_OK;
 }
 
+static enum ul_status banks_verify(const struct verifier *v)
+{
+    const struct ul_problem *problem = v->problem;
+    if (problem->bank_count > UL_LIMIT_BANKS)
+        return ul_diag_set(v->diag, UL_INVALID, "%u banks: at most %d.", problem->bank_count,
+                           UL_LIMIT_BANKS);
+    for (uint32_t b = 0; b < problem->bank_count; b++) {
+        const struct ul_plan_bank *bank = &problem->banks[b];
+        if (bank->capacity_bytes == 0 || bank->capacity_bytes > UINT64_MAX >> 8 ||
+            (b == 0 && bank->weights))
+            return ul_diag_set(v->diag, UL_INVALID,
+                               "bank %s: no capacity, or an absurd one; or the first bank, and for "
+                               "weights alone.",
+                               name_or(bank->name));
+    }
+    return UL_OK;
+}
+
 enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_diag *diag)
 {
     struct ul_arena scratch;
@@ -461,7 +506,7 @@ enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_dia
     v.way_count = UL_NEW_ARRAY(&scratch, uint32_t, problem->value_count);
     v.written = ul_arena_alloc(&scratch, problem->value_count);
     v.closed = ul_arena_alloc(&scratch, problem->region_count);
-    enum ul_status status = UL_OK;
+    enum ul_status status = banks_verify(&v);
     for (uint32_t i = 0; i < problem->resource_count && status == UL_OK; i++)
         status = resource_verify(&v, i);
     for (uint32_t i = 1; i < problem->region_count && status == UL_OK; i++) {
@@ -542,4 +587,55 @@ uint64_t ul_problem_min_cost(const struct ul_problem *problem)
         sum += step->alternatives[ul_step_cheapest(step)].cost;
     }
     return sum;
+}
+
+uint64_t ul_substep_moves(const struct ul_problem *problem, const struct ul_plan_substep *substep,
+                          uint32_t index)
+{
+    UL_ASSERT(index <= substep->read_count + substep->write_count);
+    if (substep->traffic != NULL)
+        return substep->traffic[index];
+    if (index == substep->read_count + substep->write_count)
+        return ul_size_mul_saturating(substep->scratch_bytes, 2);
+    uint32_t value = index < substep->read_count ? substep->reads[index]
+                                                 : substep->writes[index - substep->read_count];
+    return problem->values[value].size_bytes;
+}
+
+uint64_t ul_bank_cost(const struct ul_plan_bank *bank, uint64_t moved_bytes)
+{
+    uint64_t scaled = ul_size_mul_saturating(moved_bytes, 1000);
+    if (bank->bandwidth_mb == 0)
+        return 0;
+    return scaled / bank->bandwidth_mb + (scaled % bank->bandwidth_mb != 0);
+}
+
+/* Counts the values in space 0 alone. */
+static uint64_t moved_bytes(const struct ul_problem *problem, const struct ul_plan_substep *substep)
+{
+    uint32_t touched = substep->read_count + substep->write_count;
+    uint64_t bytes = substep->scratch_space == 0 ? ul_substep_moves(problem, substep, touched) : 0;
+    for (uint32_t i = 0; i < touched; i++) {
+        uint32_t value =
+            i < substep->read_count ? substep->reads[i] : substep->writes[i - substep->read_count];
+        if (problem->values[value].space == 0)
+            bytes = ul_size_add_saturating(bytes, ul_substep_moves(problem, substep, i));
+    }
+    return bytes;
+}
+
+uint64_t ul_problem_min_moving_cost(const struct ul_problem *problem)
+{
+    uint64_t bytes = 0, least = UINT64_MAX;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        const struct ul_plan_alternative *way = &step->alternatives[ul_step_cheapest(step)];
+        for (uint32_t i = 0; i < way->substep_count; i++)
+            bytes = ul_size_add_saturating(bytes, moved_bytes(problem, &way->substeps[i]));
+    }
+    for (uint32_t b = 0; b < problem->bank_count; b++) {
+        uint64_t cost = ul_bank_cost(&problem->banks[b], bytes);
+        least = cost < least ? cost : least;
+    }
+    return problem->bank_count == 0 ? 0 : least;
 }

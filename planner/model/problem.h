@@ -52,6 +52,7 @@ struct ul_plan_value {
     bool pinned;          /* must be at pinned_offset_bytes */
     bool never_recompute; /* its producer has effects, or the caller wants it kept */
     bool stays;           /* no transfer moves it */
+    bool in_first_bank;   /* where space 0 has banks, it lies in the first */
     uint64_t pinned_offset_bytes;
 };
 
@@ -74,6 +75,9 @@ struct ul_plan_substep {
     uint32_t scratch_space;
     uint64_t scratch_bytes; /* live only at this position; 0: none */
     uint64_t scratch_alignment_bytes;
+    /* Bytes that it moves to or from what it reads, then what it writes, then its scratch: one
+     * number for each. NULL: as many as these have, of scratch twice as many. */
+    const uint64_t *traffic;
 };
 
 /* One way to run a step: an implementation, a layout, a split. Most have one substep; a split has
@@ -157,12 +161,24 @@ struct ul_plan_offload {
     bool duplex; /* saves and loads run at the same time */
 };
 
+/* Memories that space 0 is made of, where it is not one: every range lies in one of them. What
+ * substeps move costs time by the bank where it lies, beside what the alternatives cost. */
+struct ul_plan_bank {
+    const char *name;
+    uint64_t capacity_bytes; /* above 0 */
+    uint64_t bandwidth_mb;   /* 10^6 bytes moved in a second, where cost is nanoseconds; 0: they
+                                cost nothing */
+    bool weights;            /* nothing but weights lies there */
+};
+
 struct ul_problem {
     struct ul_arena *arena;
     struct ul_plan_value *values;
     struct ul_plan_step *steps;
     struct ul_plan_region *regions;
     struct ul_plan_space *spaces;
+    const struct ul_plan_bank *banks;
+    uint32_t bank_count; /* 0: space 0 is one memory, whose bytes cost nothing */
     struct ul_plan_resource *resources;
     uint32_t value_count, value_capacity;
     uint32_t step_count, step_capacity;
@@ -190,6 +206,10 @@ uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_k
                                uint32_t parent);
 uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
                               uint64_t capacity_bytes);
+/* Says what space 0 is made of, in this order, and that its capacity is theirs together. The banks
+ * are copied. */
+void ul_problem_set_banks(struct ul_problem *problem, const struct ul_plan_bank *banks,
+                          uint32_t bank_count);
 uint32_t ul_problem_add_resource(struct ul_problem *problem,
                                  const struct ul_plan_resource *resource);
 /* Adds the space, and an engine on stream 1, or one for saves there and one for loads on 2. Returns
@@ -200,11 +220,15 @@ uint64_t ul_resource_cost(const struct ul_plan_resource *resource, uint64_t size
 /* The engine that saves values to a space, or loads them from there; NULL: none does. */
 const struct ul_plan_resource *ul_problem_engine(const struct ul_problem *problem, uint32_t space,
                                                  bool loads);
+/* The space that values of space 0 are moved to, or UL_PLAN_NONE. */
+uint32_t ul_problem_other_space(const struct ul_problem *problem);
 /* The resource that runs steps on a stream. A stream without a row is like the first one that
  * computes on a stream other than 0; NULL: there is none. */
 const struct ul_plan_resource *ul_problem_runner(const struct ul_problem *problem, uint32_t stream);
 /* `step` must also come after `predecessor`, which has the smaller id. */
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
+/* The entry around a region, or the root. */
+uint32_t ul_region_entry(const struct ul_problem *problem, uint32_t region);
 /* By value, the only entry whose steps touch it, or 0; a persistent value belongs to no entry. */
 uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *problem);
 /* Whether transfers may move the value to a space that takes them; a persistent value then lives
@@ -220,6 +244,15 @@ bool ul_alternative_is_cheaper(const struct ul_plan_alternative *first,
 uint32_t ul_step_cheapest(const struct ul_plan_step *step);
 /* The cost of every step once by its cheapest alternative, one after the other. */
 uint64_t ul_problem_min_cost(const struct ul_problem *problem);
+/* What it costs to move so many bytes to and from a bank, rounded up. */
+uint64_t ul_bank_cost(const struct ul_plan_bank *bank, uint64_t moved_bytes);
+/* What it costs to move the bytes of these alternatives to and from the fastest bank; 0 where there
+ * are no banks. */
+uint64_t ul_problem_min_moving_cost(const struct ul_problem *problem);
+/* What a substep moves to or from touch `index`: a read, a write behind all reads, or, behind
+ * these, its scratch. */
+uint64_t ul_substep_moves(const struct ul_problem *problem, const struct ul_plan_substep *substep,
+                          uint32_t index);
 /* The largest sum of steps that only one resource can run: no plan costs less. */
 uint64_t ul_problem_cost_bound(const struct ul_problem *problem);
 /* Whether steps may run on another resource than 0. */

@@ -100,6 +100,7 @@ static void put_value(struct ul_text *text, const struct ul_plan_value *value, u
     put_flag(text, "to-end", value->live_to_end);
     put_flag(text, "once", value->never_recompute);
     put_flag(text, "stays", value->stays);
+    put_flag(text, "first-bank", value->in_first_bank);
     if (value->pinned)
         ul_text_printf(text, " at %" PRIu64, value->pinned_offset_bytes);
     ul_text_put(text, "\n");
@@ -116,6 +117,10 @@ static void put_substep(struct ul_text *text, const struct ul_plan_substep *subs
     put_number(text, "scratch", substep->scratch_bytes, 0);
     put_number(text, "align", substep->scratch_alignment_bytes, 0);
     put_number(text, "space", substep->scratch_space, 0);
+    put_flag(text, "traffic", substep->traffic != NULL);
+    for (uint32_t i = 0;
+         substep->traffic != NULL && i <= substep->read_count + substep->write_count; i++)
+        ul_text_printf(text, " %" PRIu64, substep->traffic[i]);
     ul_text_put(text, "\n");
 }
 
@@ -166,6 +171,15 @@ void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
     }
     for (uint32_t i = 1; i < problem->resource_count; i++)
         put_resource(text, &problem->resources[i], i);
+    for (uint32_t i = 0; i < problem->bank_count; i++) {
+        const struct ul_plan_bank *bank = &problem->banks[i];
+        ul_text_printf(text, "bank %u", i);
+        put_name(text, bank->name);
+        ul_text_printf(text, " capacity %" PRIu64, bank->capacity_bytes);
+        put_number(text, "bandwidth", bank->bandwidth_mb, 0);
+        put_flag(text, "weights", bank->weights);
+        ul_text_put(text, "\n");
+    }
     for (uint32_t i = 1; i < problem->region_count; i++)
         ul_text_printf(text, "region %u %s in %u\n", i, region_names[problem->regions[i].kind],
                        problem->regions[i].parent);
@@ -245,6 +259,18 @@ static enum ul_status parse_in_place(struct parser *p, struct ul_plan_substep *s
     return UL_OK;
 }
 
+static enum ul_status parse_traffic(struct parser *p, struct ul_plan_substep *substep)
+{
+    uint64_t count = (uint64_t)substep->read_count + substep->write_count + 1;
+    if (!ul_scan_accept_word(&p->scan, "traffic"))
+        return UL_OK;
+    uint64_t *traffic = UL_NEW_ARRAY(&p->scratch, uint64_t, count);
+    for (uint64_t i = 0; i < count; i++)
+        UL_TRY(ul_scan_u64(&p->scan, &traffic[i]));
+    substep->traffic = traffic;
+    return UL_OK;
+}
+
 static enum ul_status parse_substep(struct parser *p, struct ul_plan_substep *substep)
 {
     memset(substep, 0, sizeof *substep);
@@ -254,6 +280,7 @@ static enum ul_status parse_substep(struct parser *p, struct ul_plan_substep *su
     UL_TRY(parse_number(p, "scratch", &substep->scratch_bytes));
     UL_TRY(parse_number(p, "align", &substep->scratch_alignment_bytes));
     UL_TRY(parse_small(p, "space", &substep->scratch_space));
+    UL_TRY(parse_traffic(p, substep));
     return ul_scan_end_line(&p->scan);
 }
 
@@ -322,6 +349,7 @@ static enum ul_status parse_value(struct parser *p)
     value.live_to_end = ul_scan_accept_word(&p->scan, "to-end");
     value.never_recompute = ul_scan_accept_word(&p->scan, "once");
     value.stays = ul_scan_accept_word(&p->scan, "stays");
+    value.in_first_bank = ul_scan_accept_word(&p->scan, "first-bank");
     value.pinned = ul_scan_accept_word(&p->scan, "at");
     if (value.pinned)
         UL_TRY(ul_scan_u64(&p->scan, &value.pinned_offset_bytes));
@@ -391,6 +419,27 @@ static enum ul_status parse_resource(struct parser *p)
     return ul_scan_end_line(&p->scan);
 }
 
+/* Their capacity is that of space 0, which stands before them. */
+static enum ul_status parse_banks(struct parser *p)
+{
+    struct ul_plan_bank *banks = NULL;
+    uint32_t count = 0, capacity = 0;
+    while (ul_scan_accept_word(&p->scan, "bank")) {
+        struct ul_plan_bank bank = {.name = NULL};
+        UL_TRY(parse_id(p, count));
+        UL_TRY(parse_name(p, &bank.name));
+        UL_TRY(parse_number(p, "capacity", &bank.capacity_bytes));
+        UL_TRY(parse_number(p, "bandwidth", &bank.bandwidth_mb));
+        bank.weights = ul_scan_accept_word(&p->scan, "weights");
+        UL_TRY(ul_scan_end_line(&p->scan));
+        UL_GROW(p->problem->arena, banks, count, capacity);
+        banks[count++] = bank;
+    }
+    p->problem->banks = banks;
+    p->problem->bank_count = count;
+    return UL_OK;
+}
+
 static enum ul_status parse_problem(struct parser *p)
 {
     UL_TRY(ul_scan_expect(&p->scan, "problem 1"));
@@ -409,6 +458,7 @@ static enum ul_status parse_problem(struct parser *p)
         UL_TRY(parse_space(p, id));
     while (ul_scan_accept_word(&p->scan, "resource"))
         UL_TRY(parse_resource(p));
+    UL_TRY(parse_banks(p));
     while (ul_scan_accept_word(&p->scan, "region"))
         UL_TRY(parse_region(p));
     while (ul_scan_accept_word(&p->scan, "value"))

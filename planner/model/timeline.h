@@ -43,6 +43,9 @@ void ul_plan_find_before(struct ul_arena *arena, const struct ul_problem *proble
 
 /* account.c */
 
+/* By position, the bytes of space 0 that live there, each range up to a multiple of the alignment.
+ * A range that takes over another's bytes counts from the next position on. */
+uint64_t *ul_account_live_sums(struct ul_arena *arena, const struct ul_plan *plan);
 /* The live sums: peak_position, order_lower_bound_bytes and the class and alignment rows. */
 void ul_account_live(struct ul_arena *arena, struct ul_plan *plan);
 /* By position, when it begins and is done, on the clock of its stream: a run or a transfer takes
@@ -52,7 +55,10 @@ struct ul_account_span {
 };
 struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
                                          const struct ul_plan *plan);
-/* The cost of the plan's positions, and the base cost. */
+/* Per range of space 0: the bytes that positions move to and from it, in an array of the arena. */
+uint64_t *ul_account_moved(struct ul_arena *arena, const struct ul_problem *problem,
+                           const struct ul_plan *plan);
+/* The cost of the plan's positions, without that of banks, and the base cost. */
 void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem,
                      struct ul_plan *plan);
 /* A bound over all orders, recomputations and packings: what one position needs by itself. */

@@ -70,12 +70,6 @@ static bool is_asynchronous(const struct overlapper *o, const struct item *item)
            step->alternatives[at->alternative].substep_count == item->end - item->first;
 }
 
-static uint32_t own_stream(const struct overlapper *o, const struct ul_plan_position *run)
-{
-    const struct ul_plan_step *step = &o->problem->steps[run->step];
-    return o->problem->resources[step->alternatives[run->alternative].resource].stream;
-}
-
 static void item_add(struct overlapper *o, uint32_t first, uint32_t end)
 {
     struct item *item = &o->items[o->item_count];
@@ -85,17 +79,12 @@ static void item_add(struct overlapper *o, uint32_t first, uint32_t end)
     item->stream = at->stream;
     item->is_asynchronous = is_asynchronous(o, item);
     if (item->is_asynchronous)
-        item->stream = own_stream(o, at);
-    if (at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD)
-        item->cost =
-            ul_resource_cost(ul_problem_engine(o->problem, at->space, at->kind == UL_PLAN_LOAD),
-                             o->problem->values[at->value].size_bytes);
+        item->stream = ul_plan_resource_at(o->problem, at)->stream;
     for (uint32_t p = first; p < end; p++) {
         const struct ul_plan_position *run = &o->plan->positions[p];
         o->item_of[p] = o->item_count;
         o->has_copies = o->has_copies || run->kind != UL_PLAN_RUN;
-        if (run->kind == UL_PLAN_RUN && run->substep == 0)
-            item->cost += o->problem->steps[run->step].alternatives[run->alternative].cost;
+        item->cost += ul_plan_cost_at(o->problem, run);
     }
     o->item_count++;
 }
@@ -411,7 +400,8 @@ static void reset(struct overlapper *o)
         o->before[i].count = o->given[i];
         item->is_asynchronous = is_asynchronous(o, item);
         if (item->is_asynchronous)
-            item->stream = own_stream(o, &o->plan->positions[item->first]);
+            item->stream =
+                ul_plan_resource_at(o->problem, &o->plan->positions[item->first])->stream;
     }
 }
 

@@ -162,7 +162,8 @@ static void put_transfer(struct scheduler *s, struct op *op)
     uint32_t queue = queue_of(s, op);
     op->position = s->plan->position_count;
     s->plan->positions[s->plan->position_count++] =
-        (struct ul_plan_position){.kind = op->loads ? UL_PLAN_LOAD : UL_PLAN_SAVE,
+        (struct ul_plan_position){.kind = UL_PLAN_COPY,
+                                  .loads = op->loads,
                                   .stream = s->m->engines[op->loads]->stream,
                                   .value = op->piece->value,
                                   .space = s->m->space,
