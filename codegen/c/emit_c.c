@@ -162,7 +162,7 @@ static const char *bank_parameters(const struct ul_emitter *emitter)
     return text.data;
 }
 
-/* How the program begins in several memories, and where an offset lies there. */
+/* How the program begins in several memories, and the memory of an offset. */
 static void put_bank_functions(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;

@@ -185,7 +185,7 @@ static enum ul_status stream(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* What plans are searched within: a budget, or what spaces have room for. */
+/* The limit for the search of plans: a budget, or the room of the spaces. */
 static uint64_t limit_of(const struct ul_compile *compile)
 {
     return ul_compile_planning(compile).budget_bytes;
