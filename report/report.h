@@ -249,6 +249,9 @@ struct ul_refusal {
     uint32_t remedy_count;
     const char *remedies[UL_REFUSAL_REMEDIES]; /* options that make a plan smaller */
 };
+/* The message where the report's plan offloads more than the other space has. */
+const char *ul_report_offload_refusal(const struct ul_report *report, uint64_t reserved_bytes,
+                                      uint64_t capacity_bytes, struct ul_arena *arena);
 /* The message where the report's plan needs more than its budget. */
 const char *ul_report_refusal(const struct ul_report *report, const struct ul_refusal *refusal,
                               struct ul_arena *arena);
