@@ -620,7 +620,7 @@ uint64_t ul_bank_cost(const struct ul_plan_bank *bank, uint64_t moved_bytes)
     return scaled / bank->bandwidth_mb + (scaled % bank->bandwidth_mb != 0);
 }
 
-/* Of what lies in space 0. */
+/* Counts the values in space 0 alone. */
 static uint64_t moved_bytes(const struct ul_problem *problem, const struct ul_plan_substep *substep)
 {
     uint32_t touched = substep->read_count + substep->write_count;

@@ -7,9 +7,9 @@
  * (Lagrange; H. Everett, "Generalized Lagrange multiplier method", 1963). The prices are found by
  * steps along the excess of the live sums.
  * Choice: chains in several orders, each into the cheapest bank that has room; then single chains
- * move to a cheaper bank, where others leave it for less. Of few chains a search goes through all
- * choices, and leaves out what the bound says is no better. Between the two, what lives at a moment
- * is taken out and filled in again by chance, many times. */
+ * move to a cheaper bank, where others leave it for less. With few chains a search goes through all
+ * choices except those that the bound says are no better. Between the two, the chains that live at
+ * one moment are taken out and put back at random, many times. */
 #include "planner/pack/bank_choice.h"
 #include "planner/model/effort.h"
 

@@ -10,7 +10,7 @@
  *
  * Method: bank_choice.c assigns chains to banks by live sums, with a bound; the packer then finds
  * offsets bank by bank. Where a bank cannot be packed within its capacity, the choice is made again
- * with a smaller one. Of a few chains all choices are gone through, each packed where its live sums
+ * with a smaller one. With few chains all choices are tried, and each is packed where its live sums
  * fit.
  * Left undone: order and recomputation do not look at banks; chains are never cut, so that a value
  * that takes over the bytes of another lies in the same bank. */
