@@ -11,7 +11,7 @@
 
 #include "ir/graph.h"
 
-enum { UL_BUILD_LAST = UINT32_MAX };
+#define UL_BUILD_LAST UINT32_MAX
 
 /* Where the next node goes, and what it is called. */
 struct ul_build {
