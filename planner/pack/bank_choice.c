@@ -114,8 +114,10 @@ static void load_add(struct ul_bank_choice *c, uint32_t i, uint32_t bank)
 static void load_take(struct ul_bank_choice *c, uint32_t i, uint32_t bank)
 {
     uint64_t *loads = loads_of(c, bank);
-    for (uint32_t t = c->items[i].begin; t < c->items[i].end; t++)
+    for (uint32_t t = c->items[i].begin; t < c->items[i].end; t++) {
+        UL_ASSERT(loads[t] >= c->items[i].size_bytes);
         loads[t] -= c->items[i].size_bytes;
+    }
 }
 
 static bool has_room(const struct ul_bank_choice *c, uint32_t i, uint32_t bank)
@@ -449,6 +451,7 @@ bool ul_bank_choice_find(struct ul_bank_choice *choice)
         if (found && cost >= best)
             continue;
         memcpy(choice->banks, banks, choice->item_count * sizeof *banks);
+        UL_ASSERT(choice->is_hasty || cost >= choice->bound);
         best = cost;
         found = true;
     }

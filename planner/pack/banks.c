@@ -228,6 +228,7 @@ static void layout_store(const struct layout *l, const struct packed *packed)
         counted += plan->rows.class_bytes[c];
     UL_ASSERT(plan->reserved_bytes[0] >= counted);
     plan->rows.holes_bytes = plan->reserved_bytes[0] - counted;
+    UL_ASSERT(packed->cost >= l->choice.bound);
     plan->bank_cost = packed->cost;
     plan->bank_cost_bound = l->choice.bound;
     ul_account_cost(l->arena, l->problem, plan);
