@@ -224,8 +224,8 @@ const struct ul_cli_command ul_command_plan = {
     .arguments = "MODEL.onnx [options]",
     .summary = "Says how many bytes a model needs, of which kinds, and where the peak is.",
     .details = "Several models, which run one after another, are planned into one arena: ullage "
-               "plan A.onnx B.onnx --shared. With --sweep each is planned alone, and a device "
-               "(--device NAME) says which is the largest that fits.",
+               "plan A.onnx B.onnx --shared. With --sweep each is planned alone, and --device NAME "
+               "shows the largest that fits.",
     .group = "models",
     .endings = "onnx",
     .examples = examples,

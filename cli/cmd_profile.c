@@ -147,7 +147,7 @@ const struct ul_cli_command ul_command_profile = {
     .arguments = "[-o FILE] [options]",
     .summary = "Measures this machine into a device profile for --profile.",
     .details = "It compiles and runs small programs for about half a minute; nothing else should "
-               "run meanwhile. A plan names the profile that its times are from.",
+               "run meanwhile. A plan names the profile that its times come from.",
     .group = "this machine",
     .examples = examples,
     .bit = UL_IN_PROFILE,

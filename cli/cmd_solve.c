@@ -61,7 +61,8 @@ static void put_positions(struct ul_text *text, const struct ul_solve_graph *gra
     ul_text_put(text, "  \"positions\": [");
     for (uint32_t p = 0; p < result->position_count; p++) {
         const struct ul_plan_position *at = &result->positions[p];
-        ul_text_printf(text, "%s[\"%s\", ", p > 0 ? ", " : "", ul_plan_kind_name(at->kind));
+        ul_text_printf(text, "%s[\"%s\", ", p > 0 ? ", " : "",
+                       ul_plan_word(ul_plan_word_of(at->kind, at->loads)));
         if (at->kind == UL_PLAN_RUN)
             ul_text_printf(text, "%u]", graph->order[at->step]);
         else if (at->kind == UL_PLAN_WAIT)
@@ -119,9 +120,10 @@ static void print_transfers(struct ul_arena *arena, const struct ul_solve_graph 
     uint32_t saves = 0, loads = 0;
     for (uint32_t p = 0; p < result->position_count; p++) {
         const struct ul_plan_position *at = &result->positions[p];
-        saves += at->kind == UL_PLAN_SAVE;
-        loads += at->kind == UL_PLAN_LOAD;
-        bytes += at->kind == UL_PLAN_SAVE ? graph->size_bytes[at->value] : 0;
+        bool saved = at->kind == UL_PLAN_COPY && !at->loads;
+        saves += saved;
+        loads += at->kind == UL_PLAN_COPY && at->loads;
+        bytes += saved ? graph->size_bytes[at->value] : 0;
         runs_cost += at->kind == UL_PLAN_RUN ? graph->cost[graph->order[at->step]] : 0;
     }
     if (result->positions != NULL)
@@ -189,7 +191,7 @@ static enum ul_status check_space(struct ul_cli_job *job, bool has_budget)
     return UL_OK;
 }
 
-/* What the command line says of the space that values may leave for, and of its engines. */
+/* The space for waiting values and its engines, as the command line gives them. */
 static void set_given(uint64_t given, uint64_t *number)
 {
     *number = given != 0 ? given : *number;

@@ -40,7 +40,7 @@ static enum ul_status build_program(struct ul_compile *compile, struct ul_progra
     }
     UL_TRY(ul_program_build(&compile->keep, &compile->graph, options, &compile->program,
                             &compile->diag));
-    ul_compile_count_beside(compile, compile->program);
+    ul_footprint_count_beside(compile->program, ul_compile_is_process(compile));
     return UL_OK;
 }
 

@@ -32,7 +32,7 @@
 #ifndef UL_COMPILE_H
 #define UL_COMPILE_H
 
-#include "codegen/program/footprint.h"
+#include "codegen/process/footprint.h"
 #include "codegen/program/library.h"
 #include "codegen/program/program.h"
 #include "codegen/target.h"

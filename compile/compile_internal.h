@@ -28,14 +28,20 @@ bool ul_compile_rounds_products(const struct ul_compile_options *options,
  * the ladder that fits; with wants_ladder it makes the ladder anyway. */
 enum ul_status ul_compile_solve(struct ul_compile *compile) UL_MUST_CHECK;
 
-/* beside.c: counts what a program of this compile takes besides its buffer, once it is built; the
- * part of its process; the part that a budget bounds; and all that the compile's own plan takes. */
-void ul_compile_count_beside(const struct ul_compile *compile, const struct ul_program *program);
-struct ul_plan_beside ul_compile_process(const struct ul_compile *compile,
-                                         const struct ul_program *program);
-struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
-                                        const struct ul_program *program);
-struct ul_footprint ul_compile_footprint(const struct ul_compile *compile);
+/* Whether the program is a process of its own, and not part of a caller's. */
+static inline bool ul_compile_is_process(const struct ul_compile *compile)
+{
+    return !compile->is_library && compile->options.io == UL_IO_ARENA &&
+           compile->options.weights != UL_WEIGHTS_ROM;
+}
+/* What a program takes besides its buffer and a budget bounds. */
+static inline struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
+                                                      const struct ul_program *program)
+{
+    return compile->options.budget_of == UL_BUDGET_ARENA || program->options.bank_count > 0
+               ? (struct ul_plan_beside){.run_bytes = 0}
+               : ul_footprint_beside(program, ul_compile_is_process(compile));
+}
 
 /* training.c: the settings of training from the options; UL_USAGE where they contradict each
  * other. */

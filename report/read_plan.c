@@ -71,13 +71,12 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
 /* ---- The tables ---- */
 
 /* A position has 0 in fields that its kind does not use. */
-static bool is_of_kind(const struct ul_saved_step *at)
+static bool is_of_kind(const struct ul_saved_step *at, enum ul_plan_kind kind)
 {
-    bool moves = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
-    bool runs = at->kind == UL_PLAN_RUN;
+    bool moves = kind == UL_PLAN_COPY, runs = kind == UL_PLAN_RUN;
     return (runs || (at->alternative == 0 && at->part == 0 && at->copy == 0)) &&
            (moves || (at->value == 0 && at->space == 0)) &&
-           (at->kind == UL_PLAN_WAIT ? at->stream == 0 : at->awaited == 0) &&
+           (kind == UL_PLAN_WAIT ? at->stream == 0 : at->awaited == 0) &&
            (!runs || at->region == 0);
 }
 
@@ -89,28 +88,28 @@ static enum ul_status place_steps(const struct ul_saved *said, struct ul_arena *
     plan->positions = UL_NEW_ARRAY(arena, struct ul_plan_position, said->step_count);
     for (uint32_t i = 0; i < said->step_count; i++) {
         const struct ul_saved_step *at = &said->steps[i];
-        bool runs = at->kind == UL_PLAN_RUN;
+        struct ul_plan_position *to = &plan->positions[i];
+        ul_plan_set_word(to, at->kind);
         if (at->step != UL_PLAN_NONE && at->step >= problem->step_count)
             return ul_diag_set(diag, UL_INVALID,
                                "\"steps\": entry %u of \"step\", of %s, is no step of %u", i,
                                ul_quote(arena, at->name), problem->step_count);
-        if (!is_of_kind(at))
+        if (!is_of_kind(at, to->kind))
             return ul_diag_set(diag, UL_MISMATCH,
                                "\"steps\": entry %u says something that a \"%s\" has none of", i,
-                               ul_plan_kind_name(at->kind));
-        plan->positions[i] =
-            (struct ul_plan_position){.kind = at->kind,
-                                      .step = runs ? at->step : 0,
-                                      .alternative = at->alternative,
-                                      .substep = at->part,
-                                      .copy = at->copy,
-                                      .stream = at->stream,
-                                      .value = at->value,
-                                      .space = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD
-                                                   ? ul_report_space_at(problem, at->space)
-                                                   : 0,
-                                      .awaited = at->awaited,
-                                      .region = at->region};
+                               ul_plan_word(at->kind));
+        *to = (struct ul_plan_position){
+            .kind = to->kind,
+            .loads = to->loads,
+            .step = to->kind == UL_PLAN_RUN ? at->step : 0,
+            .alternative = at->alternative,
+            .substep = at->part,
+            .copy = at->copy,
+            .stream = at->stream,
+            .value = at->value,
+            .space = to->kind == UL_PLAN_COPY ? ul_report_space_at(problem, at->space) : 0,
+            .awaited = at->awaited,
+            .region = at->region};
     }
     return UL_OK;
 }

@@ -238,4 +238,23 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
 void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table);
 void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table);
 
+/* refusal.c */
+
+enum { UL_REFUSAL_REMEDIES = 5 };
+struct ul_refusal {
+    uint64_t budget_bytes, needed_bytes;
+    uint64_t offload_budget_bytes; /* 0: offloaded values are not bounded */
+    const char *method; /* why a named method does not serve; NULL: it does, or none is */
+    bool keeps;         /* the caller said what a plan keeps */
+    uint32_t remedy_count;
+    const char *remedies[UL_REFUSAL_REMEDIES]; /* options that make a plan smaller */
+};
+/* The message where the report's plan needs more than its budget. */
+const char *ul_report_refusal(const struct ul_report *report, const struct ul_refusal *refusal,
+                              struct ul_arena *arena);
+/* The message where it does not fit its banks. `capacities` has by bank what suffices while the
+ * others are as they are; 0: nothing is known to. */
+const char *ul_report_bank_refusal(const struct ul_report *report, const struct ul_refusal *refusal,
+                                   const uint64_t *capacities, struct ul_arena *arena);
+
 #endif

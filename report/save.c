@@ -61,7 +61,7 @@ static void save_step(const struct ul_report *report, const struct ul_report_rea
         .part = at->substep,
         .flops = step.flop_count,
         .moved_bytes = step.moved_bytes,
-        .kind = at->kind,
+        .kind = ul_plan_word_of(at->kind, at->loads),
         .stream = at->stream,
         .value = at->value,
         .space = ul_report_space_index(report->problem, at->space),

@@ -89,7 +89,7 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
 static void put_transfer(struct ul_emitter *emitter, uint32_t position)
 {
     const struct ul_emit_transfer *transfer = &emitter->transfers[position];
-    bool saves = emitter->plan->positions[position].kind == UL_PLAN_SAVE;
+    bool saves = !emitter->plan->positions[position].loads;
     ul_text_printf(emitter->text,
                    "    UL_STEP(run, %u);\n    ul_offload_begin(run, UL_OFFLOAD_%s, %u, %" PRIu64
                    ", a + %" PRIu64 ", %" PRIu64 ");\n",
@@ -105,7 +105,7 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
     ul_text_printf(emitter->text, "    ul_offload_wait(run, %u);\n", number);
 }
 
-/* Each step is done where it begins. */
+/* Every step is complete where it begins. */
 static void put_join(struct ul_emitter *emitter, uint32_t position, bool joins)
 {
     UL_ASSERT(!joins);
@@ -504,7 +504,6 @@ static void put_program_rules(struct ul_emitter *emitter, const struct ul_emit_b
 static void put_makefile(struct ul_emitter *emitter)
 {
     const struct ul_emit_build with = build(emitter);
-    const char *prefix = emitter->options->prefix;
     bool alone = emitter->options->is_library_alone;
     ul_text_printf(emitter->text,
                    "# " UL_EMIT_SPDX "\n# Builds the %s; `make CC=clang MARCH=` chooses a compiler "
@@ -514,11 +513,7 @@ static void put_makefile(struct ul_emitter *emitter)
     if (!alone)
         put_program_rules(emitter, &with);
     put_library_rules(emitter, &with);
-    if (alone)
-        ul_emit_install_rules(emitter);
-    ul_text_printf(emitter->text,
-                   "clean:\n\trm -f *.o%s lib%s.a $(SONAME)\n\n.PHONY: clean lib%s\n",
-                   alone ? "" : " program program.tmp", prefix, alone ? " install" : "");
+    ul_emit_last_rules(emitter);
 }
 
 /* ---- Hooks of the emitter ---- */

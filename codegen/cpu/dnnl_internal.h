@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that work with oneDNN: dnnl.c asks it, trial.c lets it compute, pieces.c
- * keeps results of trials, made.c makes a call's primitives; footprint.c counts what the library
+ * keeps results of trials, made.c makes a call's primitives; kept.c counts what the library
  * keeps for them, and reach.c the code that they run through. */
 #ifndef UL_DNNL_INTERNAL_H
 #define UL_DNNL_INTERNAL_H
@@ -87,7 +87,7 @@ struct ul_dnnl_known {
  * kept. */
 struct ul_dnnl_known *ul_dnnl_know(struct ul_dnnl *dnnl, const struct ul_call *call);
 
-/* footprint.c and reach.c: for struct ul_target_library, with a struct ul_dnnl. Answers are
+/* kept.c and reach.c: for struct ul_target_library, with a struct ul_dnnl. Answers are
  * cached. */
 uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call);
 uint64_t ul_dnnl_code_bytes(void *dnnl, const struct ul_library_use *use);

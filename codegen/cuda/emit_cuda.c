@@ -182,8 +182,8 @@ static void put_transfer(struct ul_emitter *emitter, uint32_t position)
                    "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n"
                    "    ul_cuda_move(&at, UL_OFFLOAD_%s, %u, %u, %" PRIu64 ", a + %" PRIu64
                    ", %" PRIu64 ");\n",
-                   position, at->kind == UL_PLAN_SAVE ? "SAVE" : "LOAD", at->stream,
-                   transfer->number, transfer->offload_offset_bytes, transfer->arena_offset_bytes,
+                   position, at->loads ? "LOAD" : "SAVE", at->stream, transfer->number,
+                   transfer->offload_offset_bytes, transfer->arena_offset_bytes,
                    transfer->size_bytes);
 }
 
@@ -535,17 +535,12 @@ static void put_library_rules(struct ul_emitter *emitter)
 
 static void put_makefile(struct ul_emitter *emitter)
 {
-    const char *prefix = emitter->options->prefix;
     bool alone = emitter->options->is_library_alone;
     put_variables(emitter);
     if (!alone)
         put_program_rules(emitter);
     put_library_rules(emitter);
-    if (alone)
-        ul_emit_install_rules(emitter);
-    ul_text_printf(emitter->text,
-                   "clean:\n\trm -f *.o%s lib%s.a $(SONAME)\n\n.PHONY: clean lib%s\n",
-                   alone ? "" : " program program.tmp", prefix, alone ? " install" : "");
+    ul_emit_last_rules(emitter);
 }
 
 /* ---- Hooks of the emitter ---- */

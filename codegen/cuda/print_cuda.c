@@ -19,7 +19,7 @@
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/cuda/cuda.h"
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"
@@ -1369,7 +1369,7 @@ static uint32_t min_blocks(struct printer *printer, const struct ul_phase *phase
 {
     struct ul_contract_grid grid;
     if (phase->kind != UL_PHASE_TILES)
-        return phase->items.slide.count > 0 ? UL_CUDA_ROOMY_THREADS / phase->block_threads : 0;
+        return phase->items.slide.count > 0 ? UL_DEVICE_ROOMY_THREADS / phase->block_threads : 0;
     printer->phase = phase;
     ul_contract_cuda_grid(printer->kernel, contraction_of(printer, tiled_contraction(printer)),
                           printer->device, &grid);
@@ -1738,8 +1738,8 @@ static void put_host(struct printer *printer)
 static void printer_init(struct printer *printer, struct ul_text *text,
                          const struct ul_kernel *kernel, const struct ul_profile_device *device)
 {
-    kernel = ul_contract_cuda_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
-                                   text->arena);
+    kernel = ul_contract_device_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
+                                     text->arena);
     ul_kernel_verify_or_die(kernel, false, text->arena,
                             "the rewriting of a kernel for target cuda");
     *printer =
@@ -1748,7 +1748,8 @@ static void printer_init(struct printer *printer, struct ul_text *text,
     printer->expr.is_short = ul_narrow(kernel, text->arena);
     printer->expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
     printer->expr.elements = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
-    ul_grid_init(&printer->grid, kernel, printer->expr.used, device, text->arena);
+    ul_grid_init(&printer->grid, kernel, printer->expr.used, device, ul_attend_cuda_grid,
+                 text->arena);
 }
 
 /* Threads of blocks for which elementwise kernels, and a warp's, have registers. */
@@ -1817,7 +1818,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
     put_host(&printer);
     printed->scratch_bytes = printer.grid.scratch_bytes;
     find_joins(printer.kernel, &printer.grid, printed);
-    ul_count_cuda(printer.kernel, &printer.grid, device, printed);
+    ul_grid_count(printer.kernel, &printer.grid, device, printed);
     return UL_OK;
 }
 

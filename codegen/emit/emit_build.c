@@ -191,7 +191,7 @@ void ul_emit_pkg_config(struct ul_emitter *emitter)
                    name, name, name, behind_archive(emitter, &with, with.behind_archive));
 }
 
-void ul_emit_install_rules(struct ul_emitter *emitter)
+static void put_install(struct ul_emitter *emitter)
 {
     const struct ul_emit_build with = emitter->language->build(emitter);
     const char *name = emitter->options->prefix;
@@ -210,4 +210,14 @@ void ul_emit_install_rules(struct ul_emitter *emitter)
         "\tinstall -m 644 %s-config.cmake $(INSTALLED)/lib/cmake/%s\n\n.PHONY: libs\n",
         behind_archive(emitter, &with, with.behind_archive), name, name, public_headers(emitter),
         name, name, name, name, name);
+}
+
+void ul_emit_last_rules(struct ul_emitter *emitter)
+{
+    bool alone = emitter->options->is_library_alone;
+    if (alone)
+        put_install(emitter);
+    ul_text_printf(
+        emitter->text, "clean:\n\trm -f *.o%s lib%s.a $(SONAME)\n\n.PHONY: clean lib%s\n",
+        alone ? "" : " program program.tmp", emitter->options->prefix, alone ? " install" : "");
 }

@@ -446,12 +446,11 @@ static uint32_t put_moved(struct ul_emitter *emitter, struct shapes *shapes, str
     uint32_t count = 0;
     for (uint32_t p = 0; p <= position; p++) {
         const struct ul_emit_transfer *transfer = &emitter->transfers[p];
-        bool moves =
-            plan->positions[p].kind == UL_PLAN_SAVE || plan->positions[p].kind == UL_PLAN_LOAD;
-        if (!moves || transfer->done != position || transfer->size_bytes == 0)
+        if (plan->positions[p].kind != UL_PLAN_COPY || transfer->done != position ||
+            transfer->size_bytes == 0)
             continue;
         struct ul_value bytes = {.type = {.dtype = UL_U8, .rank = 1}, .storage = UL_DTYPE_NONE};
-        bool saves = plan->positions[p].kind == UL_PLAN_SAVE;
+        bool saves = !plan->positions[p].loads;
         bytes.type.dims[0] = (int64_t)transfer->size_bytes;
         bytes.view.strides[0] = 1;
         put_operand_row(operands, transfer->range);
@@ -483,8 +482,9 @@ static void put_transfer_step(struct ul_emitter *emitter, uint32_t position,
                    is_run ? program->graph->nodes[ul_program_step_at(program, awaited)->node].name
                           : program->problem->values[awaited->value].name);
     ul_text_printf(text, ", \"%s\", %u, %u, 0, %" PRIu64 ", %.9g, 0, %u, %u},\n",
-                   ul_plan_kind_name(at->kind), view_begin, view_count, size_bytes,
-                   (double)(span->end - span->begin) * 1e-9, operand_begin, operand_count);
+                   ul_plan_word(ul_plan_word_of(at->kind, at->loads)), view_begin, view_count,
+                   size_bytes, (double)(span->end - span->begin) * 1e-9, operand_begin,
+                   operand_count);
 }
 
 /* Writes steps[], views[], shapes[]; returns the number of views, and of shape numbers. */

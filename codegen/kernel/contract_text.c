@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of the text of every schedule. */
 #include "codegen/kernel/contract_internal.h"
+#include "codegen/kernel/print_expr.h"
 #include "ir/kernel_build.h"
 
 #include <inttypes.h>
@@ -124,26 +125,6 @@ void ul_contract_declare(const struct ul_contract_out *out, uint32_t indent,
     }
 }
 
-static const char *compute_type(enum ul_dtype dtype)
-{
-    switch ((int)ul_compute_dtype(dtype)) {
-    case UL_F32:
-        return "float";
-    case UL_F64:
-        return "double";
-    case UL_I32:
-        return "int32_t";
-    case UL_U32:
-        return "uint32_t";
-    case UL_I64:
-        return "int64_t";
-    case UL_U64:
-        return "uint64_t";
-    default:
-        return "int"; /* bool */
-    }
-}
-
 const char *ul_contract_type_of(const struct ul_contract_out *out, const struct ul_operand *operand)
 {
     const struct ul_contract_plan *plan = out->plan;
@@ -185,7 +166,7 @@ static void put_value(const struct ul_contract_out *out, uint32_t indent,
         ul_text_put(out->text, ";\n");
         return;
     }
-    const char *type = compute_type(stored);
+    const char *type = ul_c_type(ul_compute_dtype(stored));
     ul_text_printf(out->text, "const %s v%" PRIu32 " = ", type, operand->loaded);
     if (operand->packed != UL_DTYPE_NONE)
         ul_text_printf(out->text, "(%s)", type);

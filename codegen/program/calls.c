@@ -42,7 +42,7 @@ struct chooser {
     uint32_t position;
     ul_node_id too_long; /* has an axis that a library cannot count; UL_NONE: none */
     const struct ul_target_library *too_long_for;
-    /* Of ul_calls_can_split: */
+    /* Fields for ul_calls_can_split: */
     ul_node_id first;
     bool sure, unproven;
 };

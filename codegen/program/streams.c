@@ -64,8 +64,9 @@ static void settle(struct ul_plan_position *positions, uint32_t begin, uint32_t 
             positions[p].stream = 0;
 }
 
-/* Runs of a stream follow each other, so that one of them that stays there would be too late for
- * one that does not: all from where nothing runs there to where nothing does stay, or none. */
+/* Runs of a stream follow each other, so one that moves to stream 0 would come too late for one
+ * that does not. So all of them move, between two places where nothing runs on the stream, or
+ * none. */
 static void settle_stream(const struct ul_program *program, uint32_t stream,
                           struct ul_plan_position *positions, uint32_t count)
 {

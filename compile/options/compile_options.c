@@ -42,12 +42,12 @@ WORDS(loss_words, {"softmax-cross-entropy", UL_LOSS_CROSS_ENTROPY, NULL},
 WORDS(rate_words, {"constant", UL_RATE_CONSTANT, NULL},
       {"step:N:F", UL_RATE_STEP, "times F every N steps"}, {"cosine:N", UL_RATE_COSINE, NULL},
       {"warmup:N", UL_RATE_WARMUP, NULL})
-WORDS(checkpoint_words, {"none", UL_CHECKPOINT_NONE, "nothing is made again"},
-      {"products", UL_CHECKPOINT_PRODUCTS, "nothing heavy is"}, {"sqrt", UL_CHECKPOINT_SQRT, NULL},
-      {"blocks", UL_CHECKPOINT_BLOCKS, NULL})
+WORDS(checkpoint_words, {"none", UL_CHECKPOINT_NONE, "recompute nothing"},
+      {"products", UL_CHECKPOINT_PRODUCTS, "recompute nothing heavy"},
+      {"sqrt", UL_CHECKPOINT_SQRT, NULL}, {"blocks", UL_CHECKPOINT_BLOCKS, NULL})
 WORDS(offload_words, {"none", UL_OFFLOAD_NONE, "they stay"},
       {"host", UL_OFFLOAD_HOST,
-       "memory of the host; on cpu and c a second buffer beside the budget, for tests"})
+       "memory of the host; on cpu and c a second buffer outside the budget, for tests"})
 WORDS(state_words, {"32", UL_STATE_32, NULL}, {"8", UL_STATE_8, NULL})
 WORDS(master_words, {"f32", UL_MASTER_F32, NULL}, {"bf16-stochastic", UL_MASTER_STOCHASTIC, NULL})
 WORDS(clip_words, {"keep", UL_CLIP_KEEP, NULL}, {"twice", UL_CLIP_TWICE, NULL})

@@ -111,7 +111,7 @@ static uint32_t free_stream(const struct ul_plan *plan)
     uint32_t stream = 1;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        if ((at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD) && at->stream == stream) {
+        if (at->kind == UL_PLAN_COPY && at->stream == stream) {
             stream++;
             p = UINT32_MAX; /* from the first again */
         }
@@ -119,7 +119,7 @@ static uint32_t free_stream(const struct ul_plan *plan)
     return stream;
 }
 
-/* Steps have two streams, and values move on others. */
+/* Steps have two streams, and transfers use others. */
 static enum ul_status check_streams(struct ul_compile *compile, const struct ul_plan *plan)
 {
     uint32_t counting = find_counting(compile, plan), second = free_stream(plan);
@@ -172,8 +172,10 @@ static enum ul_status emit_options(struct ul_compile *compile, const char *direc
     const struct ul_compile_options *options = &compile->options;
     const char *march = options->march != NULL ? options->march : "native";
     bool is_plain = ul_compile_word("march", march) == UL_MARCH_NONE;
-    struct ul_footprint footprint = ul_compile_footprint(compile);
+    struct ul_footprint footprint;
     UL_ASSERT(compile->program != NULL && compile->plan.reserved_bytes != NULL);
+    ul_footprint_count(compile->program, &compile->plan, ul_compile_is_process(compile),
+                       &footprint);
     const char *prefix = options->prefix != NULL ? options->prefix : "model";
     prefix = compile->root_count > 0 ? UL_ROOTS_PREFIX : prefix; /* --prefix names the models */
     *emit = (struct ul_emit_options){.prefix = prefix,

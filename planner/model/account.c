@@ -79,28 +79,12 @@ static uint64_t wait_cost(const struct ul_problem *problem, const struct ul_plan
 static uint64_t position_cost(const struct ul_problem *problem, const struct ul_plan *plan,
                               const struct ul_plan_position *position)
 {
-    if (position->kind == UL_PLAN_WAIT)
-        return wait_cost(problem, &plan->positions[position->awaited]);
-    if (position->kind == UL_PLAN_SAVE || position->kind == UL_PLAN_LOAD)
-        return ul_resource_cost(
-            ul_problem_engine(problem, position->space, position->kind == UL_PLAN_LOAD),
-            problem->values[position->value].size_bytes);
-    return position->kind == UL_PLAN_RUN && position->substep == 0
-               ? problem->steps[position->step].alternatives[position->alternative].cost
-               : 0;
-}
-
-/* The stream of the resource that a position needs, or its own. */
-static uint32_t queue_of(const struct ul_problem *problem, const struct ul_plan_position *at)
-{
-    if (at->kind != UL_PLAN_RUN || at->stream != 0)
-        return at->stream;
-    return problem->resources[problem->steps[at->step].alternatives[at->alternative].resource]
-        .stream;
+    return position->kind == UL_PLAN_WAIT ? wait_cost(problem, &plan->positions[position->awaited])
+                                          : ul_plan_cost_at(problem, position);
 }
 
 /* Streams run at the same time: each has a clock, and a wait sets that of stream 0 to the time when
- * what it waits for is done. What stream 0 runs on another resource takes both. */
+ * what it waits for is done. A run of stream 0 on another resource occupies both. */
 struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
                                          const struct ul_plan *plan)
 {
@@ -109,7 +93,9 @@ struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul
         UL_NEW_ARRAY(arena, struct ul_account_span, plan->position_count);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        uint64_t *clock = &clocks[at->stream], *queue = &clocks[queue_of(problem, at)];
+        bool is_elsewhere = at->kind == UL_PLAN_RUN && at->stream == 0;
+        uint64_t *clock = &clocks[at->stream];
+        uint64_t *queue = is_elsewhere ? &clocks[ul_plan_resource_at(problem, at)->stream] : clock;
         *clock = *clock > clocks[0] ? *clock : clocks[0];
         *clock = *clock > *queue ? *clock : *queue;
         spans[p].begin = *clock;

@@ -45,7 +45,8 @@ static const char *place(const struct ul_checker *c, uint32_t p)
         return ul_arena_printf(c->scratch, "position %u, step %s", p, step_name(c, at->step));
     if (at->kind == UL_PLAN_WAIT)
         return ul_arena_printf(c->scratch, "position %u, a wait", p);
-    return ul_arena_printf(c->scratch, "position %u, a %s of %s", p, ul_plan_kind_name(at->kind),
+    return ul_arena_printf(c->scratch, "position %u, a %s of %s", p,
+                           ul_plan_word(ul_plan_word_of(at->kind, at->loads)),
                            value_name(c, at->value));
 }
 
@@ -80,8 +81,8 @@ static bool is_run(const struct ul_checker *c, uint32_t p)
     return c->plan->positions[p].kind == UL_PLAN_RUN;
 }
 
-/* A step runs where others wait for it, or on the stream of its resource; on one that a row says is
- * another's, nothing else runs. */
+/* A step runs where others wait for it, or on the stream of its resource; a stream that belongs to
+ * another resource runs nothing else. */
 static enum ul_status resource_shape(const struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
@@ -141,7 +142,7 @@ static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
         FAIL(c, "position %u: unknown value or space.", p);
     const struct ul_plan_value *value = &c->problem->values[at->value];
     bool leaves = value->persistent && ul_checker_may_leave(c, at->value);
-    if (at->kind == UL_PLAN_LOAD && leaves && c->away[at->value] == UL_PLAN_NONE)
+    if (at->loads && leaves && c->away[at->value] == UL_PLAN_NONE)
         c->away[at->value] = at->space;
     if (value->persistent && c->away[at->value] != at->space)
         FAIL(c, "position %u: value %s is not at home in space %u.", p, value_name(c, at->value),
@@ -557,7 +558,7 @@ static enum ul_status run_replay(struct ul_checker *c, uint32_t p, const uint8_t
 static enum ul_status transfer_replay(struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
-    bool saves = at->kind == UL_PLAN_SAVE;
+    bool saves = !at->loads;
     uint32_t own = c->problem->values[at->value].space;
     uint32_t from = c->current[at->value];
     uint32_t to = UL_PLAN_NONE;

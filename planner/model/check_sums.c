@@ -235,8 +235,8 @@ static enum ul_status packing_check(const struct ul_checker *c)
 
 /* ---- Costs ---- */
 
-/* A wait for a run takes as long as the row of its stream says, if that computes, or the first
- * other row that does, if the stream has none. */
+/* The cost of a wait for a run: the latency of its stream's row, if that computes; if the stream
+ * has no row, that of the first other row that computes. */
 static uint64_t wait_duration(const struct ul_checker *c, const struct ul_plan_position *awaited)
 {
     uint64_t cost = 0;
@@ -252,8 +252,8 @@ static uint64_t wait_duration(const struct ul_checker *c, const struct ul_plan_p
     return cost;
 }
 
-/* What a position takes by itself: a run at its first substep; a transfer by its engine; a wait for
- * a run the cost of waiting. */
+/* The time of a position alone: a run at its first substep; a transfer by its engine; a wait for a
+ * run the cost of waiting. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
 {
     uint64_t scaled, sum;
@@ -261,8 +261,7 @@ static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_pos
         return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
     if (at->kind == UL_PLAN_WAIT)
         return wait_duration(c, &c->plan->positions[at->awaited]);
-    const struct ul_plan_resource *engine =
-        ul_checker_engine(c, at->space, at->kind == UL_PLAN_LOAD);
+    const struct ul_plan_resource *engine = ul_checker_engine(c, at->space, at->loads);
     if (engine->bandwidth_mb == 0)
         return engine->latency_cost;
     if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))
@@ -278,7 +277,7 @@ static uint64_t finish_of(const struct ul_checker *c)
     uint64_t stream_end[UL_LIMIT_STREAMS] = {0};
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
-        uint32_t queue = at->stream; /* what stream 0 runs elsewhere waits there, too */
+        uint32_t queue = at->stream; /* runs of stream 0 on another resource wait there too */
         if (at->kind == UL_PLAN_RUN && at->stream == 0)
             queue =
                 c->problem
@@ -299,8 +298,7 @@ static uint64_t finish_of(const struct ul_checker *c)
 }
 
 /* Checks claims about the cost under a budget; `steps_cost` is every step once by its fastest
- * alternative, for the resource that has most to do. A bound above that is only claimed by the
- * planner. */
+ * alternative, for the resource with the most work. The planner alone claims a bound above that. */
 static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t steps_cost)
 {
     const struct ul_plan *plan = c->plan;
@@ -347,7 +345,7 @@ static void add_saturated(uint64_t *sum, uint64_t more)
         *sum = UINT64_MAX;
 }
 
-/* What the steps take that one resource alone runs, where that is most. */
+/* The time of the steps that only one resource can run, for the busiest one. */
 static uint64_t busiest_cost(const struct ul_checker *c)
 {
     uint64_t *sums = UL_NEW_ARRAY(c->scratch, uint64_t, c->problem->resource_count), most = 0;

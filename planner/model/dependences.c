@@ -73,14 +73,15 @@ void ul_plan_find_before(struct ul_arena *arena, const struct ul_problem *proble
     memset(f.runs, 0xFF, problem->step_count * sizeof *f.runs);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        const struct ul_plan_substep copies[] = {
-            [UL_PLAN_SAVE] = {.reads = &at->value, .read_count = 1},
-            [UL_PLAN_LOAD] = {.writes = &at->value, .write_count = 1}};
+        const struct ul_plan_substep copy = {.reads = &at->value,
+                                             .read_count = !at->loads,
+                                             .writes = &at->value,
+                                             .write_count = at->loads};
         if (at->kind == UL_PLAN_RUN) {
             add_touches(&f, p, ul_substep_at(problem, at));
             add_predecessors(&f, p);
         } else if (at->kind != UL_PLAN_WAIT) {
-            add_touches(&f, p, &copies[at->kind]);
+            add_touches(&f, p, &copy);
         }
     }
 }

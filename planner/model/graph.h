@@ -21,7 +21,7 @@ struct ul_solve_graph {
     uint32_t *user_first; /* node_count + 1 entries */
     uint32_t *users;
     uint32_t *order;                     /* the published one */
-    const struct ul_plan_offload *other; /* takes the values of all nodes; NULL: there is none */
+    const struct ul_plan_offload *other; /* takes the values of all nodes; NULL: none does */
     /* Only in graphs made from a problem; NULL and 0 elsewhere. */
     uint64_t *working_bytes; /* by node: live only while it runs */
     /* by node: an input whose bytes the output takes over where no later step reads that copy (the

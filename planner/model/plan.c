@@ -22,6 +22,25 @@ const struct ul_plan_range *ul_plan_find_range(const struct ul_problem *problem,
     return NULL;
 }
 
+const struct ul_plan_resource *ul_plan_resource_at(const struct ul_problem *problem,
+                                                   const struct ul_plan_position *at)
+{
+    UL_ASSERT(at->kind != UL_PLAN_WAIT);
+    if (at->kind == UL_PLAN_COPY)
+        return ul_problem_engine(problem, at->space, at->loads);
+    return &problem->resources[problem->steps[at->step].alternatives[at->alternative].resource];
+}
+
+uint64_t ul_plan_cost_at(const struct ul_problem *problem, const struct ul_plan_position *at)
+{
+    if (at->kind == UL_PLAN_COPY)
+        return ul_resource_cost(ul_plan_resource_at(problem, at),
+                                problem->values[at->value].size_bytes);
+    return at->kind == UL_PLAN_RUN && at->substep == 0
+               ? problem->steps[at->step].alternatives[at->alternative].cost
+               : 0;
+}
+
 uint32_t ul_plan_find_bank(const struct ul_plan *plan, uint64_t offset_bytes, uint64_t size_bytes)
 {
     for (uint32_t b = 0; b < plan->bank_count; b++) {
@@ -54,8 +73,7 @@ bool ul_plan_has_streams(const struct ul_plan *plan)
 bool ul_plan_has_transfers(const struct ul_plan *plan)
 {
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        enum ul_plan_kind kind = plan->positions[p].kind;
-        if (kind == UL_PLAN_SAVE || kind == UL_PLAN_LOAD)
+        if (plan->positions[p].kind == UL_PLAN_COPY)
             return true;
     }
     return false;

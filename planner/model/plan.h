@@ -61,14 +61,16 @@ struct ul_plan_options {
 
 enum ul_plan_kind {
     UL_PLAN_RUN,  /* a substep of a step, which may run more than once: a recomputation */
-    UL_PLAN_SAVE, /* copies a value's bytes from its own space to another, into a new range there */
-    UL_PLAN_LOAD, /* copies them back, from the last range there into a new one of its own space */
+    UL_PLAN_COPY, /* a step of an engine: a value's bytes go from its own space to another, into a
+                     new range there; or back, from the last range there into a new one here */
     UL_PLAN_WAIT  /* continues when `awaited`, of another stream, and everything before that is done
                    */
 };
 
-enum { UL_PLAN_KIND_COUNT = UL_PLAN_WAIT + 1 };
-const char *ul_plan_kind_name(enum ul_plan_kind kind); /* "run", in plan_text.c */
+/* What texts call a position: "run", "save", "load", "wait". In plan_text.c. */
+enum { UL_PLAN_WORD_COUNT = 4 };
+const char *ul_plan_word(uint32_t word);
+uint32_t ul_plan_word_of(enum ul_plan_kind kind, bool loads);
 
 /* One position of the timeline. Positions of stream 0 run one after the other. A position of
  * another stream begins when all earlier ones of stream 0 and of its own stream are done, and runs
@@ -90,11 +92,15 @@ struct ul_plan_position {
     uint32_t alternative; /* run */
     uint32_t substep;     /* run */
     uint32_t copy;        /* run: 0 the first time the step runs, 1 the first recomputation, ... */
-    uint32_t value;       /* save, load */
-    uint32_t space;       /* save: destination; load: source */
+    uint32_t value;       /* copy */
+    uint32_t space;       /* copy: the other space, where it goes to or comes from */
+    bool loads;           /* copy: comes from there */
     uint32_t awaited;     /* wait: an earlier position */
-    uint32_t region;      /* save, load, wait: the root, or the entry to which they belong */
+    uint32_t region;      /* copy, wait: the root, or the entry to which they belong */
 };
+
+/* Sets what the word says: the kind, and the direction of a copy. */
+void ul_plan_set_word(struct ul_plan_position *position, uint32_t word);
 
 /* The bytes of one copy of a value, in the space where it resides, or of the scratch of one
  * position (value UL_PLAN_NONE). A range reserves size_bytes rounded up to the plan's alignment. */
@@ -203,6 +209,11 @@ enum ul_status ul_plan_require_methods(const struct ul_plan_options *options,
 /* Why the named method of recomputation cannot be used: remat_why_not is not NULL. */
 const char *ul_plan_remat_refusal(struct ul_arena *arena, const struct ul_plan_options *options,
                                   const struct ul_plan *plan);
+/* The resource that does what a run or a copy does. */
+const struct ul_plan_resource *ul_plan_resource_at(const struct ul_problem *problem,
+                                                   const struct ul_plan_position *at);
+/* What a run or a copy costs by itself; the first substep has all of what a step costs. */
+uint64_t ul_plan_cost_at(const struct ul_problem *problem, const struct ul_plan_position *at);
 /* The bank that holds [offset, offset + size), or UL_PLAN_NONE. */
 uint32_t ul_plan_find_bank(const struct ul_plan *plan, uint64_t offset_bytes, uint64_t size_bytes);
 /* Whether all positions are runs of stream 0. */

@@ -7,15 +7,35 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const kind_names[UL_PLAN_KIND_COUNT] = {[UL_PLAN_RUN] = "run",
-                                                           [UL_PLAN_SAVE] = "save",
-                                                           [UL_PLAN_LOAD] = "load",
-                                                           [UL_PLAN_WAIT] = "wait"};
+/* A copy has a word for each direction. */
+static const struct {
+    const char *name;
+    enum ul_plan_kind kind;
+    bool loads;
+} words[UL_PLAN_WORD_COUNT] = {{"run", UL_PLAN_RUN, false},
+                               {"save", UL_PLAN_COPY, false},
+                               {"load", UL_PLAN_COPY, true},
+                               {"wait", UL_PLAN_WAIT, false}};
 
-const char *ul_plan_kind_name(enum ul_plan_kind kind)
+const char *ul_plan_word(uint32_t word)
 {
-    UL_ASSERT((unsigned)kind < UL_PLAN_KIND_COUNT);
-    return kind_names[kind];
+    UL_ASSERT(word < UL_PLAN_WORD_COUNT);
+    return words[word].name;
+}
+
+uint32_t ul_plan_word_of(enum ul_plan_kind kind, bool loads)
+{
+    uint32_t word = 0;
+    while (words[word].kind != kind || words[word].loads != loads)
+        word++;
+    return word;
+}
+
+void ul_plan_set_word(struct ul_plan_position *position, uint32_t word)
+{
+    UL_ASSERT(word < UL_PLAN_WORD_COUNT);
+    position->kind = words[word].kind;
+    position->loads = words[word].loads;
 }
 
 /* ---- Printing ---- */
@@ -41,7 +61,8 @@ static void put_number(struct ul_text *text, const char *word, uint32_t number)
 
 static void put_position(struct ul_text *text, const struct ul_plan_position *position, uint32_t id)
 {
-    ul_text_printf(text, "position %u %s", id, ul_plan_kind_name(position->kind));
+    ul_text_printf(text, "position %u %s", id,
+                   ul_plan_word(ul_plan_word_of(position->kind, position->loads)));
     if (position->kind == UL_PLAN_RUN) {
         ul_text_printf(text, " %u", position->step);
         put_number(text, "alternative", position->alternative);
@@ -274,12 +295,12 @@ static enum ul_status parse_position(struct parser *p)
     UL_GROW(p->scan.arena, plan->positions, plan->position_count, p->position_capacity);
     struct ul_plan_position *position = &plan->positions[plan->position_count++];
     memset(position, 0, sizeof *position);
-    uint32_t kind = 0;
-    while (kind < UL_PLAN_KIND_COUNT && !ul_scan_accept_word(&p->scan, kind_names[kind]))
-        kind++;
-    if (kind == UL_PLAN_KIND_COUNT)
+    uint32_t word = 0;
+    while (word < UL_PLAN_WORD_COUNT && !ul_scan_accept_word(&p->scan, words[word].name))
+        word++;
+    if (word == UL_PLAN_WORD_COUNT)
         return ul_scan_fail(&p->scan, "run, save, load or wait");
-    position->kind = (enum ul_plan_kind)kind;
+    ul_plan_set_word(position, word);
     UL_TRY(parse_what(p, position));
     UL_TRY(parse_option(p, "region", &position->region));
     UL_TRY(parse_option(p, "stream", &position->stream));

@@ -553,7 +553,7 @@ bool ul_problem_is_asynchronous(const struct ul_problem *problem)
     return false;
 }
 
-/* A step that has a choice between resources is counted on none. */
+/* A step with a choice between resources counts for none. */
 uint64_t ul_problem_cost_bound(const struct ul_problem *problem)
 {
     uint64_t bound = 0;

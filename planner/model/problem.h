@@ -86,8 +86,9 @@ struct ul_plan_alternative {
     const char *name; /* may be NULL */
     const struct ul_plan_substep *substeps;
     uint32_t substep_count;
-    uint32_t resource;    /* that runs it; it may run beside others where that is another than 0 */
-    uint64_t moved_bytes; /* by the resource; what that takes is in the cost */
+    /* that runs it; one other than 0 may run it at the same time as other steps */
+    uint32_t resource;
+    uint64_t moved_bytes; /* by the resource; the time for them is in the cost */
     uint64_t cost;
     bool other_bits; /* its results have other last bits: it is chosen only for its bytes, and costs
                         no less than the cheapest alternative without */
@@ -144,14 +145,14 @@ struct ul_plan_resource {
     const char *name;
     enum ul_plan_resource_kind kind;
     uint32_t stream;       /* of the positions that it runs; above 0, except in row 0 */
-    uint32_t space;        /* of an engine: where values move to */
+    uint32_t space;        /* of an engine: the space that values move to */
     uint64_t bandwidth_mb; /* 10^6 bytes that it moves in a second, where cost is nanoseconds; 0:
                               bytes cost nothing */
-    uint64_t latency_cost; /* of each thing it does, in addition to its bytes; where it computes, of
-                              a wait for it */
+    uint64_t latency_cost; /* for each operation, in addition to its bytes; in a row that computes,
+                              for a wait */
 };
 
-/* A space that values may leave for, with its engines. */
+/* A space where values may wait, with its engines. */
 struct ul_plan_offload {
     const char *name;
     uint64_t capacity_bytes;
@@ -214,13 +215,13 @@ uint32_t ul_problem_add_resource(struct ul_problem *problem,
 /* Adds the space, and an engine on stream 1, or one for saves there and one for loads on 2. Returns
  * the space. */
 uint32_t ul_problem_add_offload(struct ul_problem *problem, const struct ul_plan_offload *offload);
-/* What it takes for so many bytes. */
+/* The cost of moving that many bytes. */
 uint64_t ul_resource_cost(const struct ul_plan_resource *resource, uint64_t size_bytes);
 /* The engine that saves values to a space, or loads them from there; NULL: none does. */
 const struct ul_plan_resource *ul_problem_engine(const struct ul_problem *problem, uint32_t space,
                                                  bool loads);
 /* The resource that runs steps on a stream. A stream without a row is like the first one that
- * computes beside stream 0; NULL: there is none. */
+ * computes on a stream other than 0; NULL: there is none. */
 const struct ul_plan_resource *ul_problem_runner(const struct ul_problem *problem, uint32_t stream);
 /* `step` must also come after `predecessor`, which has the smaller id. */
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
@@ -248,7 +249,7 @@ uint64_t ul_problem_min_moving_cost(const struct ul_problem *problem);
  * these, its scratch. */
 uint64_t ul_substep_moves(const struct ul_problem *problem, const struct ul_plan_substep *substep,
                           uint32_t index);
-/* The largest part of that which one resource has to do: no plan costs less. */
+/* The largest sum of steps that only one resource can run: no plan costs less. */
 uint64_t ul_problem_cost_bound(const struct ul_problem *problem);
 /* Whether steps may run on another resource than 0. */
 bool ul_problem_is_asynchronous(const struct ul_problem *problem);

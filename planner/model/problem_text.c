@@ -124,7 +124,7 @@ static void put_substep(struct ul_text *text, const struct ul_plan_substep *subs
     ul_text_put(text, "\n");
 }
 
-/* Where nothing is said of it, a step costs what its resource takes to move the bytes. */
+/* Without a cost, a step costs the time in which its resource moves the bytes. */
 static uint64_t unsaid_cost(const struct ul_problem *problem,
                             const struct ul_plan_alternative *alternative)
 {
@@ -380,8 +380,8 @@ static enum ul_status parse_region(struct parser *p)
     return ul_scan_end_line(&p->scan);
 }
 
-/* Space 0 exists from the beginning, and gets its name here. The words of engines are short for
- * their rows. */
+/* Space 0 exists from the beginning, and gets its name here. The words for engines are short forms
+ * of their rows. */
 static enum ul_status parse_space(struct parser *p, uint32_t id)
 {
     struct ul_plan_offload offload = {.name = NULL};
@@ -448,7 +448,7 @@ static enum ul_status parse_problem(struct parser *p)
         UL_TRY(ul_scan_u64(&p->scan, &p->problem->base_cost));
         UL_TRY(ul_scan_end_line(&p->scan));
     }
-    if (ul_scan_accept_word(&p->scan, "join")) { /* short for a row */
+    if (ul_scan_accept_word(&p->scan, "join")) { /* short form of a row */
         struct ul_plan_resource row = {.kind = UL_PLAN_COMPUTE, .stream = 1};
         UL_TRY(ul_scan_u64(&p->scan, &row.latency_cost));
         ul_problem_add_resource(p->problem, &row);

@@ -141,12 +141,11 @@ static void homes_fill(struct timeline *t)
         t->home[v] = t->problem->values[v].space;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        bool moves = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
-        if (!moves || is_known[at->value])
+        if (at->kind != UL_PLAN_COPY || is_known[at->value])
             continue;
         is_known[at->value] = true;
         const struct ul_plan_value *value = &t->problem->values[at->value];
-        if (at->kind == UL_PLAN_LOAD && value->persistent && ul_value_may_move(value))
+        if (at->loads && value->persistent && ul_value_may_move(value))
             t->home[at->value] = at->space;
     }
 }
@@ -189,8 +188,7 @@ static void ranges_count(struct timeline *t)
     counts_reset(t);
     for (uint32_t p = 0; p < t->plan->position_count; p++) {
         const struct ul_plan_position *position = &t->plan->positions[p];
-        bool saves_home = position->kind == UL_PLAN_SAVE && is_away(t, position->value);
-        if ((position->kind == UL_PLAN_SAVE && !saves_home) || position->kind == UL_PLAN_LOAD)
+        if (position->kind == UL_PLAN_COPY && (position->loads || !is_away(t, position->value)))
             t->counts[position->value]++;
         if (position->kind != UL_PLAN_RUN)
             continue;
@@ -275,12 +273,12 @@ static void transfer_touch(struct timeline *t, uint32_t p)
     uint32_t v = position->value;
     struct ul_plan_range *ranges = t->plan->ranges + t->plan->value_ranges[v];
     uint32_t from = t->current[v];
-    if (position->kind == UL_PLAN_SAVE && is_away(t, v)) {
+    if (!position->loads && is_away(t, v)) {
         range_touch(t, v, from, p);
         range_touch(t, v, 0, p);
         return;
     }
-    if (position->kind == UL_PLAN_LOAD) {
+    if (position->loads) {
         from = t->counts[v];
         while (from > 0 && ranges[from - 1].space != position->space)
             from--;

@@ -36,8 +36,8 @@ struct ul_plan_list {
     uint32_t count, capacity;
 };
 void ul_plan_list_add(struct ul_arena *arena, struct ul_plan_list *list, uint32_t item);
-/* Adds to `before`, per position, the earlier ones that it depends on by values and steps. Nothing
- * is said of waits. */
+/* Adds to `before`, by position, the earlier ones that it depends on by values and steps, without
+ * waits. */
 void ul_plan_find_before(struct ul_arena *arena, const struct ul_problem *problem,
                          const struct ul_plan *plan, struct ul_plan_list *before);
 

@@ -166,7 +166,7 @@ static enum ul_status space_place(struct ul_placement *l, const struct ul_plan_o
     ul_placement_take(l, space);
     struct ul_pack_options pack = {.work_limit = options->work_limit,
                                    .time_limit_seconds = options->time_limit_seconds};
-    if (ul_problem_engine(l->problem, space, false) != NULL) { /* less is of no use */
+    if (ul_problem_engine(l->problem, space, false) != NULL) { /* less is useless */
         enum { OTHER_WORK = 1 << 16 };
         uint64_t capacity = l->problem->spaces[space].capacity_bytes;
         pack.capacity_bytes = capacity;

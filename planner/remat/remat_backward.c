@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cheapest schedule within a budget, over all orders and all recomputations, from its end.
  *
- * Problem: that of remat_exact.c; where the memory is tight late, far fewer states lead there
- * from the end than from the start.
- * Method: least cost first over states: what still has to run before (every node of it at least
- * once), and what is wanted: values that the runs after read and that none of them makes. A step
- * back is the first run of a node whose users have all run, or a repeat of a value that is wanted,
- * which then is wanted no more while the inputs of the run are.
- *  - Among states with the same still to run, one that wants less at no more cost dominates.
- *  - A first run after which no more bytes are wanted is made at once, alone: its users never run
- *    again, so that wherever a schedule has it instead, it can be moved here; repeats of its
- *    inputs, or of itself, then serve it too or fall away.
- *  - So is a chain of first runs that ends with no more bytes wanted than it began with, having
- *    wanted more in between. Each but the first waits for the one before; none of them is wanted
- *    at the start, or else a repeat of it costs too much: before the chain, it would gain what the
- *    chain counts on.
+ * Problem: as in remat_exact.c; where the memory is tight late, far fewer states lead there from
+ * the end than from the start.
+ * Method: least cost first over states: the nodes that still have to run before (each at least
+ * once), and the wanted values, which later runs read and none of them makes. A step back is the
+ * first run of a node whose users have all run, or a repeat of a wanted value; the value is then
+ * no longer wanted, and the inputs of the run are.
+ *  - Among states with the same nodes still to run, one that wants less at no more cost dominates.
+ *  - A first run after which no more bytes are wanted is the only successor of its state: its users
+ *    never run again, so it can be moved here from any place in a schedule; repeats of its inputs,
+ *    or of itself, then also serve it or disappear.
+ *  - The same holds for a chain of first runs that ends with no more bytes wanted than it began
+ *    with, but wants more in between. Each but the first waits for the one before. None of them is
+ *    wanted at the start, unless its repeat costs too much: before the chain, it would gain what
+ *    the chain counts on.
  * Low cutoffs of the cost come first: they make the search small, and prove that nothing is below.
  * An output takes over an input's bytes where that input is not wanted after the run; a first run
- * moved to a later place keeps no more bytes alive for that than its own value would.
+ * that moves to a later place keeps no more bytes alive for that than its own value would.
  * Left undone: more than 1024 nodes: such graphs are answered UNKNOWN. */
 #include "planner/remat/remat.h"
 #include "planner/remat/remat_exact.h"

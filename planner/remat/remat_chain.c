@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints on a chain of blocks, by dynamic programming.
  *
- * Problem: a graph whose first part runs through blocks, of which each hands one value to the
- * next, and whose second part reads the blocks' values in the opposite order, as a training step
- * does. Which blocks keep their values, and which run again when the second part comes to them?
+ * Problem: the first part of a graph runs through blocks, each of which hands one value to the
+ * next, and the second part reads the blocks' values in the opposite order, as a training step
+ * does. Which blocks keep their values, and which run again when the second part reaches them?
  *
  *     forward    | block 0 | block 1 | block 2 | ... |      cuts between blocks
- *     backward   |   ... reads 2 | reads 1   | reads 0 |    turn(c): what lies before cut c is due
+ *     backward   |   ... reads 2 | reads 1   | reads 0 |    turn(c): what is before cut c is due
  *
- * Method: a block is held (what backward reads of it is kept), or is part of a segment of blocks
- * [a, b) of which the value at cut b alone is kept, and which runs again as a whole at turn(b).
- * While backward is between turn(b) and turn(a), what the blocks before a keep is alive, K(a), and
- * the segment's own; so a segment's peaks are K(a) plus numbers that come from the numbers of
- * [a + 1, b) in one operation. Over the cuts, the pairs (K, cost) of which neither is dominated
- * are carried; there are few, since bytes are sums of a few sizes. After Chen et al., "Training
+ * Method: a block is held (its values that backward reads are kept), or belongs to a segment of
+ * blocks [a, b) that keeps only the value at cut b and runs again as a whole at turn(b). While
+ * backward is between turn(b) and turn(a), the values that the blocks before a keep, K(a), are
+ * alive, and the segment's own; so a segment's peaks are K(a) plus numbers that follow from those
+ * of [a + 1, b) in one operation. Over the cuts, the pairs (K, cost) that no other dominates are
+ * carried; there are few, since bytes are sums of a few sizes. After Chen et al., "Training
  * Deep Nets with Sublinear Memory Cost" (2016), and Kusumoto et al., "A Graph Theoretic Framework
  * of Recomputation" (NeurIPS 2019), with exact peaks.
- * Cuts are the places that one value crosses. Values that reach far (skip connections) can be
+ * Cuts are the places that a single value crosses. Values that reach far (skip connections) can be
  * left out of the count and are then always kept; several reaches are tried.
  * Left undone: segments that run again in parts or more than once (Beaumont et al., "Optimal
  * checkpointing for heterogeneous chains", 2019); outputs made in place count in full. Where the
- * graph is no such chain, nothing is found. */
+ * graph is not such a chain, nothing is found. */
 #include "planner/remat/remat.h"
 #include "planner/remat/remat_stages.h"
 

@@ -2,21 +2,21 @@
 /* The cheapest schedule within a budget, over all orders and all recomputations.
  *
  * Problem: run every node at least once, repeat any node anywhere, never hold more than the
- * budget; the cost of the repeats is to be minimal.
- * Method: best first (A*) over states: what has run at least once, and what is resident.
- *  - A resident value is dropped only when the next run does not fit, and then a smallest set of
- *    values is; every schedule can be put so, since holding more is never worse.
- *  - What no first run to come descends from is dropped at once.
+ * budget; the cost of the repeats must be minimal.
+ * Method: best first (A*) over states: the nodes that have run, and the values that are resident.
+ *  - Resident values are dropped only when the next run does not fit, and then a smallest set of
+ *    them; every schedule can be written so, since holding more is never worse.
+ *  - A value from which no remaining first run descends is dropped at once.
  *  - Among states that have run the same, one that holds more at no more cost dominates.
- *  - A first run that fits and leaves nothing behind is made at once, alone. So is one that
- *    frees at least what it makes, when dropping an input of it before (the one reason to make
- *    it later) would cost more than the cutoff allows.
+ *  - A first run that fits and leaves nothing behind is the only successor of its state. So is one
+ *    that frees at least as much as it makes, if dropping one of its inputs before (the only reason
+ *    to run it later) would cost more than the cutoff allows.
  *  - A run whose output may take over an input's bytes is tried with all other bytes free, and with
- *    that input dropped at it.
- *  - remat_exact_bound.c says what a state must still pay; what reaches the cost of the schedule
- *    known already is left out.
- * The search ends with the cheapest schedule, or the proof that none is cheaper than the one
- * known (or none at all), or out of states, with the least that remains open as a bound.
+ *    that input dropped by the run.
+ *  - remat_exact_bound.c bounds the cost that a state must still pay; states that reach the cost of
+ *    the known schedule are left out.
+ * The search ends with the cheapest schedule, or with the proof that none is cheaper than the known
+ * one (or that none exists), or without states left, with the least open cost as a bound.
  * Left undone: more than 1024 nodes: such graphs are answered UNKNOWN. */
 #include "planner/remat/remat_exact.h"
 #include "planner/remat/remat.h"

@@ -7,8 +7,8 @@
  * graph of a problem that is no harder: each step costs its cheapest alternative's time and takes
  * the minimum scratch of all. Where values may move to another space, copies replace repeats:
  * bound_transfers.c uses the same graph, in which persistent values that may move take nothing.
- * Where steps run on several resources, no plan takes less than what one of them has to do.
- * Left undone: repeats of such problems; problems whose graph may have more bytes than a plan needs
+ * Where steps run on several resources, no plan takes less time than the work of one of them. Left
+ * undone: repeats of such problems; problems whose graph may have more bytes than a plan needs
  * (values that several steps write, steps that make several values, regions); there only steps are
  * counted. */
 #include "planner/model/optional.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planner's pipeline without a budget: verify, order, live ranges and aliases, offsets, sums,
- * check. */
+/* Runs the planner's pipeline without a budget: verify, order, live ranges and aliases, offsets,
+ * sums, check. */
 #include "planner/model/timeline.h"
 #include "planner/order/order.h"
 #include "planner/pack/placement.h"
@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* Lets a range that begins or ends inside of a span live through all of the span. A range that
- * takes over bytes of another keeps the position of the handover. */
+/* Lets a range that begins or ends inside a span live through the whole span. A range that takes
+ * over bytes of another keeps the position of the handover. */
 static void widen(const struct ul_plan_span *spans, struct ul_plan *plan)
 {
     for (uint32_t r = 0; r < plan->range_count; r++) {
@@ -27,7 +27,7 @@ static void widen(const struct ul_plan_span *spans, struct ul_plan *plan)
     }
 }
 
-/* Finds offsets for the ranges. `spans` may be NULL; else it is as in ul_plan_complete_spans. */
+/* Finds offsets for the ranges. `spans` may be NULL, or as in ul_plan_complete_spans. */
 static enum ul_status place(struct ul_arena *arena, const struct ul_problem *problem,
                             const struct ul_plan_options *options, const struct ul_plan_span *spans,
                             struct ul_plan *plan, struct ul_diag *diag)
@@ -127,7 +127,7 @@ static enum ul_status order_plan(struct ul_arena *arena, const struct ul_problem
     return ul_plan_complete(arena, problem, options, plan, diag);
 }
 
-/* The plan of minimum memory, and of those at minimum cost. */
+/* The plan with minimum memory, and among those the one with minimum cost. */
 static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_problem *problem,
                                       const struct ul_plan_options *options, struct ul_plan *plan,
                                       struct ul_diag *diag)
@@ -139,7 +139,7 @@ static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_pr
     plan->orders_lower_bound_bytes = orders_lower_bytes;
     if (choice.is_file || options->order != UL_ORDER_BEST)
         return UL_OK;
-    /* What packs worse than the file order is no gain. */
+    /* An order that packs worse than the file order gains nothing. */
     struct ul_plan_options file = *options;
     struct ul_plan other = {.position_count = 0};
     file.order = UL_ORDER_FILE;
@@ -152,8 +152,8 @@ static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_pr
     return UL_OK;
 }
 
-/* Lets steps of other resources run beside others, for the least cost there is, and then within the
- * fewest bytes, by halving, that it is met with. */
+/* Lets steps on other resources run at the same time as others, at the least cost, and then within
+ * the fewest bytes for that cost, found by halving. */
 static enum ul_status resources_use(struct ul_arena *arena, const struct ul_problem *problem,
                                     const struct ul_plan_options *options, struct ul_plan *plan,
                                     struct ul_diag *diag)

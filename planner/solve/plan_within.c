@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan for a problem and a budget: where the plan without one exceeds it, the ladder of plans
- * that cost more, into which a caller may merge those of other programs before one is picked. */
+/* Makes a plan for a problem and a budget: where the plan without a budget exceeds it, a ladder of
+ * plans that cost more, into which a caller may merge those of other programs before one is
+ * picked. */
 #include "planner/pack/placement.h"
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
@@ -21,7 +22,7 @@ enum ul_status ul_plan_front(struct ul_arena *arena, const struct ul_problem *pr
     *first = (struct ul_plan_rung){.beside = options->beside};
     *ladder = (struct ul_plan_ladder){.count = 0};
     UL_TRY(ul_plan_without_budget(arena, problem, options, &first->plan, diag));
-    /* What is to be kept, no budget changes, but that it may wait in another space. */
+    /* A budget does not change which values are kept, but they may wait in another space. */
     bool keeps = options->remat == UL_REMAT_KEEP && options->kept != NULL;
     if (keeps)
         UL_TRY(ul_ladder_keep(arena, problem, options, &first->plan, diag));
@@ -51,7 +52,7 @@ void ul_plan_finish(const struct ul_problem *problem, const struct ul_plan_optio
     uint64_t limit = ul_plan_limit_bytes(problem, options->budget_bytes);
     rung->plan.bounded_bytes = ul_rung_bytes(rung);
     ul_plan_judge(problem, limit, &rung->beside, &rung->plan);
-    /* Another plan may do without every optional value that is beside. */
+    /* Another plan may need none of the optional values outside. */
     if (limit != 0)
         ul_bound_cost(problem, ul_plan_space_budget(&rung->beside, NULL, limit), &rung->plan);
 }

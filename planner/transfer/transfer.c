@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several ways to choose and to time transfers; the cheapest wins, by the timeline's own clocks. */
+/* Tries several ways to choose and to time transfers; the cheapest wins, by the timeline's own
+ * clocks. */
 #include "planner/transfer/transfer.h"
 
 #include "planner/model/timeline.h"
@@ -14,7 +15,8 @@ uint32_t ul_transfer_space(const struct ul_problem *problem)
     return UL_PLAN_NONE;
 }
 
-/* Without noise first: by what is hidden, by cost, and what is wanted last, as it comes. */
+/* Without noise first: by hidden time, by cost, and by the last position beyond the limit, as it
+ * comes. */
 static const struct ul_transfer_way plain_ways[] = {
     {.cost_weight = 1, .exposed_weight = 4},
     {.cost_weight = 1, .exposed_weight = 64, .is_first = true},
@@ -32,7 +34,7 @@ struct trial {
     struct ul_transfer_model *model;
     bool *chosen;
     uint64_t *live_bytes;
-    bool is_asynchronous; /* steps may run beside others, too */
+    bool is_asynchronous; /* steps may run at the same time as others, too */
 };
 
 static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
@@ -76,7 +78,7 @@ static uint64_t runs_cost(const struct ul_transfer_model *model)
     return model->time[model->count];
 }
 
-/* Draws go on while there is work, as long as something is not hidden. */
+/* Draws continue while there is work, as long as something is not hidden. */
 static void ways_try(struct trial *t)
 {
     enum { DRAWS = 24 };
@@ -93,7 +95,7 @@ static void ways_try(struct trial *t)
     }
 }
 
-/* Where nothing moves, the runs are all that there is. */
+/* Where nothing moves, the job is only its runs. */
 static void overlap_try(struct ul_arena *arena, struct ul_transfer *job)
 {
     struct ul_plan plan = *job->runs;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may move: gaps between the touches of values.
+/* Finds what may move: gaps between the touches of values.
  *
  * A value that nothing touches for a while gives its bytes up if it is saved before and loaded
- * after. What is persistent is at home in the other space or not, as a whole; if it is, it is in
+ * after. A persistent value is at home in the other space or not, as a whole; if it is, it is in
  * the arena from its first touch in a section to its last:
  *
  *     position      0    1    2    3    4    5
  *     a             w    r    .    .    r         a gap [2, 4): saved at boundary 1, behind the
  * write m, persistent .    .    .    rw   .    .    at home: idle in [0, 3) and [4, 6)
  *
- * Nothing stands inside of a loop, a branch or a step of several parts; so what is touched in a
- * loop or a branch does not move. */
+ * No transfer is placed inside a loop, a branch or a step of several parts; so a value that is
+ * touched in a loop or a branch does not move. */
 #include "planner/model/timeline.h"
 #include "planner/transfer/transfer_internal.h"
 
@@ -24,8 +24,8 @@ struct touch {
 struct maker {
     struct ul_transfer_model *m;
     struct touch *touches; /* by value and position */
-    uint32_t *first;       /* per value: the first of them; value_count + 1 entries */
-    bool *is_fixed;        /* per value: something speaks against moving it */
+    uint32_t *first;       /* by value: the first of them; value_count + 1 entries */
+    bool *is_fixed;        /* by value: something speaks against moving it */
     bool has_entries;
 };
 
@@ -157,8 +157,9 @@ static bool is_repeated(const struct ul_problem *problem, uint32_t region)
     return found;
 }
 
-/* Fixed is what is touched in a loop, outside of all entries where there are some, or, if it is not
- * persistent, in several; and what nothing touches, since a load says that a value is elsewhere. */
+/* Fixed values are touched in a loop, or outside all entries where there are some, or, if they are
+ * not persistent, in several; or nothing touches them, since a load says that a value is
+ * elsewhere. */
 static void fixed_mark(struct maker *k, const uint32_t *counts)
 {
     const struct ul_transfer_model *m = k->m;
@@ -214,7 +215,7 @@ static uint32_t item_add(struct ul_transfer_model *m, uint32_t value, bool is_ho
     return m->item_count++;
 }
 
-/* What a piece's transfers cost, and what of that its time cannot hide. */
+/* The cost of a piece's transfers, and the part of it that its time cannot hide. */
 static void item_charge(struct ul_transfer_model *m, struct ul_transfer_item *item,
                         const struct ul_transfer_piece *piece, bool saves)
 {
@@ -227,7 +228,7 @@ static void item_charge(struct ul_transfer_model *m, struct ul_transfer_item *it
     item->exposed = ul_size_add_saturating(item->exposed, cost > hidden ? cost - hidden : 0);
 }
 
-/* The gap between two touches of one copy, if transfers may stand there. */
+/* Adds the gap between two touches of one copy, if transfers may be placed there. */
 static void gap_add(struct maker *k, uint32_t value, const struct touch *from,
                     const struct touch *to, uint32_t written, uint32_t home)
 {
@@ -271,7 +272,7 @@ static void gaps_add(struct maker *k, uint32_t value, uint32_t count, uint32_t h
     }
 }
 
-/* A section of what is at home: idle before the first of these touches, and after the last. */
+/* Adds a section of a value at home: idle before the first of these touches, and after the last. */
 static void home_section(struct maker *k, uint32_t item, uint32_t section,
                          const struct touch *touches, uint32_t count)
 {
@@ -330,7 +331,8 @@ static int piece_compare(const void *a, const void *b)
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* In order of value and begin, whatever item they are of; an item then knows where to look. */
+/* Sorts pieces by value and begin, whatever item they belong to; an item then knows where to
+ * look. */
 static void pieces_sort(struct ul_transfer_model *m)
 {
     if (m->piece_count > 0)

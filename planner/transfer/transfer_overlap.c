@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets steps of other resources run beside what follows them.
+/* Lets steps on other resources run at the same time as the steps after them.
  *
- * Problem: an all-reduce on a link needs nothing of what computes. It may begin as soon as what it
- * reads is there, and nobody has to wait for it before its result is read:
+ * Problem: an all-reduce on a link does not need the resources that compute. It may begin as soon
+ * as its inputs are there, and no step has to wait for it before its result is read:
  *
  *     position  0    1    2       3       4            0    1    2    3       4    5
  *     stream 0  g1   g2   reduce  update1 update2      g1        g2   update2 wait update1
  *     stream 1                                              reduce [----------)
  *
- * Method: the positions are taken as items: what stays together, such as a loop, is one. A list
+ * Method: the positions form items: positions that stay together, such as a loop, are one. A list
  * scheduler keeps a clock for each stream. It begins asynchronous items as soon as they are ready;
- * stream 0 takes its next item, or one of the next few where that one would have to wait. What is
- * made so keeps more bytes alive. Where the live sum is beyond the limit, the item in flight there
- * that keeps most is held back: it begins behind what runs there, or is waited for before. In the
- * end it runs on stream 0, where it stood. The cheapest result of several ways wins.
- * Left undone: the order of stream 0 stays where values move to another space; what is in a loop or
- * a branch stays on stream 0. */
+ * stream 0 takes its next item, or one of the next few where that one would have to wait. Such a
+ * schedule keeps more bytes alive. Where the live sum exceeds the limit, the item in flight there
+ * that keeps most is held back: it begins after the step there, or the wait for it comes earlier.
+ * In the end it runs on stream 0, at its old place. The cheapest result of several ways wins. Left
+ * undone: the order of stream 0 stays where values move to another space; steps in a loop or a
+ * branch stay on stream 0. */
 #include "planner/model/timeline.h"
 #include "planner/transfer/transfer_internal.h"
 
@@ -28,7 +28,7 @@ struct item {
     uint64_t cost;
     uint64_t tail; /* the longest chain of costs that begins with it */
     bool is_asynchronous;
-    bool is_done; /* put; while it runs on, not waited for */
+    bool is_done; /* placed; if it still runs, not waited for */
     bool is_in_flight;
     uint64_t finish;     /* by the clock of its stream */
     uint32_t put, until; /* new positions: the first, and the wait or the last */
@@ -36,25 +36,25 @@ struct item {
 
 struct overlapper {
     const struct ul_problem *problem;
-    const struct ul_plan *plan; /* before, with its ranges */
+    const struct ul_plan *plan; /* the old plan, with its ranges */
     struct ul_arena scratch;
     uint64_t limit_bytes;
     struct item *items;
     uint32_t item_count;
-    uint32_t *item_of;           /* per position */
-    struct ul_plan_list *before; /* per item: earlier ones that it depends on */
-    uint32_t *given;             /* per item: how many of these hold for every try */
+    uint32_t *item_of;           /* by position */
+    struct ul_plan_list *before; /* by item: earlier ones that it depends on */
+    uint32_t *given;             /* by item: how many of these hold for every try */
     bool has_copies;
-    uint32_t horizon; /* so many items of stream 0 are looked at for the next one */
-    bool is_by_tail;  /* the longest tail goes first, not what comes first */
+    uint32_t horizon; /* how many items of stream 0 are candidates for the next one */
+    bool is_by_tail;  /* the longest tail goes first, not the first item */
     /* One try. */
     uint64_t clocks[UL_LIMIT_STREAMS];
     struct ul_plan_position *positions;
-    uint32_t *moved_to; /* per position: its new one */
-    uint32_t *new_item; /* per new position: its item on stream 0, or the first that is left */
+    uint32_t *moved_to; /* by position: its new one */
+    uint32_t *new_item; /* by new position: its item on stream 0, or the first remaining one */
     uint32_t count;
-    uint32_t first_left;         /* no item before it is left */
-    struct ul_plan_list waiting; /* asynchronous items that are left */
+    uint32_t first_left;         /* all items before it are placed */
+    struct ul_plan_list waiting; /* asynchronous items that remain */
     uint64_t work;
 };
 
@@ -70,12 +70,6 @@ static bool is_asynchronous(const struct overlapper *o, const struct item *item)
            step->alternatives[at->alternative].substep_count == item->end - item->first;
 }
 
-static uint32_t own_stream(const struct overlapper *o, const struct ul_plan_position *run)
-{
-    const struct ul_plan_step *step = &o->problem->steps[run->step];
-    return o->problem->resources[step->alternatives[run->alternative].resource].stream;
-}
-
 static void item_add(struct overlapper *o, uint32_t first, uint32_t end)
 {
     struct item *item = &o->items[o->item_count];
@@ -85,22 +79,17 @@ static void item_add(struct overlapper *o, uint32_t first, uint32_t end)
     item->stream = at->stream;
     item->is_asynchronous = is_asynchronous(o, item);
     if (item->is_asynchronous)
-        item->stream = own_stream(o, at);
-    if (at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD)
-        item->cost =
-            ul_resource_cost(ul_problem_engine(o->problem, at->space, at->kind == UL_PLAN_LOAD),
-                             o->problem->values[at->value].size_bytes);
+        item->stream = ul_plan_resource_at(o->problem, at)->stream;
     for (uint32_t p = first; p < end; p++) {
         const struct ul_plan_position *run = &o->plan->positions[p];
         o->item_of[p] = o->item_count;
         o->has_copies = o->has_copies || run->kind != UL_PLAN_RUN;
-        if (run->kind == UL_PLAN_RUN && run->substep == 0)
-            item->cost += o->problem->steps[run->step].alternatives[run->alternative].cost;
+        item->cost += ul_plan_cost_at(o->problem, run);
     }
     o->item_count++;
 }
 
-/* What an item needs of a copy is there at the first wait for it. */
+/* An item that needs the result of a copy gets it at the first wait for the copy. */
 static uint32_t completion(const struct overlapper *o, uint32_t p)
 {
     const struct ul_plan_position *positions = o->plan->positions;
@@ -175,7 +164,7 @@ static uint32_t first_left(const struct overlapper *o)
     return i;
 }
 
-/* Waits for an asynchronous item, and so for all that its stream began before it. */
+/* Waits for an asynchronous item, and so for everything that its stream began before it. */
 static void put_wait(struct overlapper *o, uint32_t item)
 {
     const struct item *awaited = &o->items[item];
@@ -197,7 +186,7 @@ static void put_wait(struct overlapper *o, uint32_t item)
         .kind = UL_PLAN_WAIT, .awaited = last, .region = awaited->section};
 }
 
-/* Of what the item depends on, all that stream 0 has to wait for. */
+/* Waits for all asynchronous items that the item depends on. */
 static void put_waits(struct overlapper *o, uint32_t item)
 {
     for (uint32_t i = 0; i < o->before[item].count; i++) {
@@ -232,8 +221,8 @@ static void put_item(struct overlapper *o, uint32_t i)
     item->until = o->count - 1;
 }
 
-/* When the item could begin on its stream; UINT64_MAX: something before it is left, or, of an
- * asynchronous one, would have to be waited for. */
+/* When the item could begin on its stream; UINT64_MAX: an item before it remains, or an
+ * asynchronous item would have to wait for one. */
 static uint64_t start_of(struct overlapper *o, uint32_t i)
 {
     const struct item *item = &o->items[i];
@@ -343,7 +332,8 @@ static void schedule(struct overlapper *o)
 
 /* ---- Within the limit ---- */
 
-/* What an item keeps alive of values that would not live while `other` runs. */
+/* The bytes of values that an item keeps alive and that would otherwise not live while `other`
+ * runs. */
 static uint64_t kept_bytes(const struct overlapper *o, uint32_t item, uint32_t other)
 {
     uint64_t bytes = 0;
@@ -369,7 +359,7 @@ static void put_back(struct item *item)
     item->stream = 0;
 }
 
-/* Holds back what keeps most alive at a new position; false where nothing does. */
+/* Holds back the item that keeps most alive at a new position; false where none keeps anything. */
 static bool hold_back(struct overlapper *o, uint32_t position)
 {
     uint32_t here = o->new_item[position], worst = UL_PLAN_NONE;
@@ -382,7 +372,8 @@ static bool hold_back(struct overlapper *o, uint32_t position)
         worst = bytes > most ? i : worst;
         most = later(most, bytes);
     }
-    if (worst == UL_PLAN_NONE) { /* what begins or ends here could be in place on stream 0 */
+    if (worst ==
+        UL_PLAN_NONE) { /* a range that begins or ends here could be in place on stream 0 */
         for (uint32_t i = 0; i < o->item_count && worst == UL_PLAN_NONE; i++) {
             const struct item *item = &o->items[i];
             if (item->is_asynchronous && item->put <= position && position <= item->until)
@@ -401,7 +392,7 @@ static bool hold_back(struct overlapper *o, uint32_t position)
     return true;
 }
 
-/* What is asynchronous is so again, and items depend on nothing more than at first. */
+/* Makes asynchronous items asynchronous again, with only their first dependences. */
 static void reset(struct overlapper *o)
 {
     for (uint32_t i = 0; i < o->item_count; i++) {
@@ -409,11 +400,12 @@ static void reset(struct overlapper *o)
         o->before[i].count = o->given[i];
         item->is_asynchronous = is_asynchronous(o, item);
         if (item->is_asynchronous)
-            item->stream = own_stream(o, &o->plan->positions[item->first]);
+            item->stream =
+                ul_plan_resource_at(o->problem, &o->plan->positions[item->first])->stream;
     }
 }
 
-/* Takes what one way gives for the best, if it is. */
+/* Tries one way, and keeps its result if it is the best. */
 static void way_try(struct overlapper *o, struct ul_arena *arena, struct ul_effort *effort,
                     struct ul_plan *best)
 {

@@ -37,7 +37,7 @@ static void require(enum ul_status status, const struct ul_compile *compile)
 
 /* A transfer begins after run `begin` and is waited for before run `end`. */
 struct move {
-    enum ul_plan_kind kind;
+    bool loads;
     uint32_t value, begin, end;
     uint32_t position; /* in the new plan */
     bool is_first;     /* before all runs, whatever `begin` is */
@@ -71,8 +71,8 @@ static void add_gap(struct moves *moves, uint32_t value, uint32_t before, uint32
 {
     if (behind - before < 2 * APART)
         return;
-    add_move(moves, (struct move){UL_PLAN_SAVE, value, before, before + APART, 0, false});
-    add_move(moves, (struct move){UL_PLAN_LOAD, value, behind - APART, behind, 0, false});
+    add_move(moves, (struct move){false, value, before, before + APART, 0, false});
+    add_move(moves, (struct move){true, value, behind - APART, behind, 0, false});
 }
 
 static void add_value(struct moves *moves, uint32_t value)
@@ -92,10 +92,10 @@ static void add_value(struct moves *moves, uint32_t value)
     }
     if (!info->persistent || first == UL_PLAN_NONE)
         return;
-    add_move(moves, (struct move){UL_PLAN_LOAD, value, first < APART ? 0 : first - APART, first, 0,
+    add_move(moves, (struct move){true, value, first < APART ? 0 : first - APART, first, 0,
                                   first < APART});
-    add_move(moves, (struct move){UL_PLAN_SAVE, value, last,
-                                  last + APART < count ? last + APART : count, 0, false});
+    add_move(moves, (struct move){false, value, last, last + APART < count ? last + APART : count,
+                                  0, false});
 }
 
 /* The positions with the transfers between them. */
@@ -111,8 +111,11 @@ static void weave(struct moves *moves, struct ul_plan *woven)
             if (!move->is_first)
                 continue;
             move->position = count;
-            woven->positions[count++] = (struct ul_plan_position){
-                .kind = move->kind, .stream = 1, .value = move->value, .space = UL_PROGRAM_OFFLOAD};
+            woven->positions[count++] = (struct ul_plan_position){.kind = UL_PLAN_COPY,
+                                                                  .loads = move->loads,
+                                                                  .stream = 1,
+                                                                  .value = move->value,
+                                                                  .space = UL_PROGRAM_OFFLOAD};
         }
         for (uint32_t i = 0; i < moves->count; i++) {
             if (moves->items[i].end == p)
@@ -127,8 +130,11 @@ static void weave(struct moves *moves, struct ul_plan *woven)
             if (move->begin != p || move->is_first)
                 continue;
             move->position = count;
-            woven->positions[count++] = (struct ul_plan_position){
-                .kind = move->kind, .stream = 1, .value = move->value, .space = UL_PROGRAM_OFFLOAD};
+            woven->positions[count++] = (struct ul_plan_position){.kind = UL_PLAN_COPY,
+                                                                  .loads = move->loads,
+                                                                  .stream = 1,
+                                                                  .value = move->value,
+                                                                  .space = UL_PROGRAM_OFFLOAD};
         }
     }
     woven->position_count = count;

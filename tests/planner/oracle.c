@@ -398,7 +398,7 @@ static void transfer_run(struct machine *m, uint32_t p, bool only_destroys)
 {
     const struct ul_plan_position *at = &m->plan->positions[p];
     const struct ul_plan_value *value = &m->problem->values[at->value];
-    bool saves = at->kind == UL_PLAN_SAVE;
+    bool saves = !at->loads;
     uint64_t *from = copy_at(m, at->value, saves ? value->space : at->space, p, false);
     uint64_t *to =
         copy_at(m, at->value, saves ? at->space : value->space, p, !saves || !value->persistent);

@@ -178,7 +178,7 @@ struct mutant {
 
 static bool is_transfer(const struct ul_plan_position *at)
 {
-    return at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
+    return at->kind == UL_PLAN_COPY;
 }
 
 /* Everything after the position comes one earlier. */
@@ -232,9 +232,9 @@ static bool load_before_save(struct mutant *m, uint32_t p)
     struct ul_plan_position *at = m->plan->positions;
     uint32_t q = p + 1;
     while (q < m->plan->position_count &&
-           (at[q].kind != UL_PLAN_LOAD || at[q].value != at[p].value))
+           (at[q].kind != UL_PLAN_COPY || !at[q].loads || at[q].value != at[p].value))
         q++;
-    if (at[p].kind != UL_PLAN_SAVE || q == m->plan->position_count)
+    if (at[p].kind != UL_PLAN_COPY || at[p].loads || q == m->plan->position_count)
         return false;
     const struct ul_plan_position save = at[p];
     at[p] = at[q];
@@ -281,7 +281,7 @@ static bool kind_other(struct mutant *m, uint32_t p)
 {
     struct ul_plan_position *at = &m->plan->positions[p];
     bool is = is_transfer(at);
-    at->kind = at->kind == UL_PLAN_SAVE ? UL_PLAN_LOAD : UL_PLAN_SAVE;
+    at->loads = !at->loads;
     return is;
 }
 

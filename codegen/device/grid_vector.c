@@ -19,7 +19,7 @@
  *
  * Inside these, everything that differs must be contiguous; otherwise one element for each thread
  * is better, since its neighbours load the neighbouring elements. */
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"

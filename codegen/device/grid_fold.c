@@ -7,7 +7,7 @@
  * where the team has as many threads as the array has elements, each in a thread's register: then
  * the team folds registers, and every thread has the total. The order of additions is the team's, a
  * fixed tree. The fold is found only where nothing other than p[0] is read after it. */
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 #include "ir/kernel_build.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * queries and keys of attention, and names of sums and products of them, as far as every expression
  * that C would then compute in 32 bits stays in range. Values from data or from contractions keep
  * their width. */
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 #include "ir/kernel_build.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
  * touches what the other writes. Stores to one buffer do not overlap if their ranges do not, or
  * their ranges modulo a factor of an index, as above, or where operands alternate within each row.
  * Left undone: phases of teams, and phases with others between them. */
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"

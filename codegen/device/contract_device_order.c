@@ -11,7 +11,7 @@
  *
  * so that the tile reads whole runs of 16 channels; elements between two channels of a weight are
  * read soon after, from the cache. The order depends only on extents and strides. */
-#include "codegen/cuda/contract_cuda_internal.h"
+#include "codegen/device/contract_device.h"
 
 #include <string.h>
 
@@ -65,8 +65,8 @@ static void put_dim(struct ul_contraction *to, uint32_t at, const struct ul_cont
         set_dim(&to->b.bounds[i].at, at, &from->b.bounds[i].at, d, scale);
 }
 
-void ul_contract_cuda_order(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel,
-                            const struct ul_contraction *from, struct ul_arena *arena)
+void ul_contract_device_order(struct ul_contract_device_plan *plan, const struct ul_kernel *kernel,
+                              const struct ul_contraction *from, struct ul_arena *arena)
 {
     struct ul_contract_plan given;
     struct ul_contraction *to = &plan->contraction;

@@ -20,7 +20,7 @@
  *
  * A weight in whole pages of a file is resident as far as it was read: of a table in which rows are
  * looked up, at most the pages around each lookup. */
-#include "codegen/program/footprint.h"
+#include "codegen/process/footprint.h"
 #include "codegen/program/library.h"
 #include "codegen/program/target.h"
 #include "codegen/program/weights_file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Indexes as sums of loop variables with factors. */
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 #include "ir/kernel_build.h"
 
 static void add_index(const struct ul_kernel *kernel, const ul_ks *definitions,

@@ -8,7 +8,7 @@
  * device predicts. Where even small tiles are few, k is cut into contractions of their own. Tiny or
  * irregular contractions have a thread for each sum, long sums of two vectors have a warp each.
  * Operands of 8 bits are multiplied as words of four neighbours of k, however these are read. */
-#include "codegen/cuda/contract_cuda_internal.h"
+#include "codegen/device/contract_device.h"
 #include "ir/kernel_build.h"
 
 #include <string.h>
@@ -52,7 +52,7 @@ static int64_t magnitude(int64_t a)
 }
 
 /* Joins the uses of all users. */
-static void join_uses(struct ul_contract_cuda_plan *plan, struct ul_arena *arena)
+static void join_uses(struct ul_contract_device_plan *plan, struct ul_arena *arena)
 {
     const struct ul_contract_uses *users[] = {&plan->base.a_uses, &plan->base.b_uses,
                                               &plan->base.epilogue_uses};
@@ -79,8 +79,9 @@ static bool is_within(const struct ul_kernel *kernel, ul_kx x, int64_t max)
     return kernel->exprs[x].low >= -max && kernel->exprs[x].high <= max;
 }
 
-bool ul_contract_cuda_is_short(const struct ul_contract_plan *plan,
-                               const struct ul_contract_uses *uses, const struct ul_kernel *kernel)
+bool ul_contract_device_is_short(const struct ul_contract_plan *plan,
+                                 const struct ul_contract_uses *uses,
+                                 const struct ul_kernel *kernel)
 {
     const struct ul_contraction *c = plan->contraction;
     const int64_t max = (int64_t)1 << 29;
@@ -149,15 +150,15 @@ static bool is_packed(const struct ul_operand *operand, const struct ul_contract
     return true;
 }
 
-struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
-                                                         char name, int max)
+struct ul_contract_device_reading ul_contract_device_read_by(const struct ul_contract_plan *plan,
+                                                             char name, int max)
 {
     UL_ASSERT((name == 'a' || name == 'b') && max > 0);
     bool is_a = name == 'a';
     const struct ul_operand *operand = is_a ? &plan->contraction->a : &plan->contraction->b;
     const struct ul_contract_dims *k = is_a ? &plan->a_k : &plan->b_k;
     const struct ul_contract_dims *beside = is_a ? &plan->a_m : &plan->b_n;
-    struct ul_contract_cuda_reading reading = {is_along_k(&operand->at, k, beside), 1};
+    struct ul_contract_device_reading reading = {is_along_k(&operand->at, k, beside), 1};
     if (operand->packed != UL_DTYPE_NONE ||
         (operand->transform != UL_NONE && !ul_contract_is_bytes(plan)))
         return reading;
@@ -169,8 +170,8 @@ struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contrac
 
 /* Cycles of all contractions that run together; `peak`: products that a multiprocessor forms at
  * best. */
-static double cycles_of(const struct ul_contract_cuda_plan *plan,
-                        const struct ul_contract_cuda_tile *tile, double peak)
+static double cycles_of(const struct ul_contract_device_plan *plan,
+                        const struct ul_contract_device_tile *tile, double peak)
 {
     const struct ul_contract_plan *base = &plan->base;
     double processors = plan->device->processors;
@@ -184,7 +185,7 @@ static double cycles_of(const struct ul_contract_cuda_plan *plan,
     double cycles = products * (side + 1) / (peak * side);
     double bytes =
         turns * (double)(tile->k * (tile->m + tile->n)) *
-        (double)(plan->form == UL_CONTRACT_CUDA_MMA && !plan->is_bytes ? 2 : base->element_bytes);
+        (double)(plan->form == UL_CONTRACT_DEVICE_MMA && !plan->is_bytes ? 2 : base->element_bytes);
     cycles = bytes > cycles * TILE_BYTES_CYCLE ? bytes / TILE_BYTES_CYCLE : cycles;
     /* sums that are stored through shared memory */
     double out = 2.0 * tile->splits * tile->m * tile->n / LANES + OUT_CYCLES;
@@ -202,7 +203,8 @@ static int max(int a, int b)
 }
 
 /* Bytes of shared memory in struct ul_tile of runtime/cuda/ul_contract.cuh. */
-static int tile_bytes(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
+static int tile_bytes(const struct ul_contract_plan *base,
+                      const struct ul_contract_device_tile *tile)
 {
     int bytes = (int)base->element_bytes, pad = 16 / bytes;
     int across = tile->n / tile->thread_n, down = tile->m / tile->thread_m;
@@ -214,7 +216,8 @@ static int tile_bytes(const struct ul_contract_plan *base, const struct ul_contr
 }
 
 /* The same for struct ul_mma, whose operands may change places. */
-static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
+static int mma_bytes(const struct ul_contract_plan *base,
+                     const struct ul_contract_device_tile *tile)
 {
     (void)base;
     int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n);
@@ -225,7 +228,8 @@ static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contra
 }
 
 /* The same for struct ul_mma_bytes. */
-static int mma_words(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
+static int mma_words(const struct ul_contract_plan *base,
+                     const struct ul_contract_device_tile *tile)
 {
     int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n);
     int stage = (tile->m + tile->n) * (tile->k + 4);
@@ -233,10 +237,10 @@ static int mma_words(const struct ul_contract_plan *base, const struct ul_contra
 }
 
 /* Chooses the tile with the fewest cycles that fits the shared memory of every device. */
-static void choose_tile(struct ul_contract_cuda_plan *plan,
-                        const struct ul_contract_cuda_tile *tiles, uint32_t count, double peak,
+static void choose_tile(struct ul_contract_device_plan *plan,
+                        const struct ul_contract_device_tile *tiles, uint32_t count, double peak,
                         int (*bytes_of)(const struct ul_contract_plan *base,
-                                        const struct ul_contract_cuda_tile *tile))
+                                        const struct ul_contract_device_tile *tile))
 {
     double min_cycles = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -256,31 +260,31 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
 
 /* For bytes, with at most `most` words at once: where k is not contiguous, four rows of four become
  * four words. */
-static struct ul_contract_cuda_reading read_bytes(const struct ul_contract_plan *base, char name,
-                                                  int words)
+static struct ul_contract_device_reading read_bytes(const struct ul_contract_plan *base, char name,
+                                                    int words)
 {
-    struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(base, name, 4 * words);
+    struct ul_contract_device_reading reading = ul_contract_device_read_by(base, name, 4 * words);
     UL_ASSERT(words > 0 && words <= 4);
     if (!reading.along_k)
-        reading = ul_contract_cuda_read_by(base, name, words == 4 ? 4 : 1);
+        reading = ul_contract_device_read_by(base, name, words == 4 ? 4 : 1);
     reading.pack = reading.pack < 4 ? 1 : reading.pack;
     return reading;
 }
 
-static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
+static void choose_threads_tile(struct ul_contract_device_plan *plan)
 {
-    static const struct ul_contract_cuda_tile tiles[] = {
+    static const struct ul_contract_device_tile tiles[] = {
         {128, 128, 8, 8, 8, 1, 2}, {64, 128, 16, 4, 8, 1, 2},  {128, 64, 16, 8, 4, 1, 2},
         {64, 64, 16, 8, 4, 1, 2},  {64, 32, 32, 8, 4, 4, 2},   {32, 64, 32, 4, 8, 4, 2},
         {64, 64, 16, 4, 4, 1, 2},  {32, 32, 64, 4, 4, 4, 2},   {16, 64, 32, 4, 4, 4, 2},
         {64, 16, 32, 4, 4, 4, 2},  {16, 16, 128, 4, 4, 16, 2}, {8, 64, 32, 4, 4, 8, 2},
         {64, 8, 32, 4, 4, 8, 2}};
     uint32_t skip = plan->base.element_bytes > 4 ? 6 : 0; /* sums must fit registers */
-    plan->form = UL_CONTRACT_CUDA_TILE;
+    plan->form = UL_CONTRACT_DEVICE_TILE;
     choose_tile(plan, tiles + skip, (uint32_t)(sizeof tiles / sizeof tiles[0]) - skip,
                 plan->is_bytes ? WORDS_CYCLE : PRODUCTS_CYCLE, tile_bytes);
     const struct ul_contract_plan *base = &plan->base;
-    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    const struct ul_contract_device_tile *tile = &plan->tile;
     int threads = tile->m / tile->thread_m * (tile->n / tile->thread_n) * tile->splits;
     int pack = 16 / (int)base->element_bytes;
     plan->grid.threads = (uint32_t)threads;
@@ -291,13 +295,13 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
         plan->b = read_bytes(base, 'b', min(4, tile->n * tile->k / threads));
         return;
     }
-    plan->a = ul_contract_cuda_read_by(base, 'a',
-                                       base->a_same ? min(pack, tile->m * tile->k / threads) : 1);
-    plan->b = ul_contract_cuda_read_by(base, 'b',
-                                       base->b_same ? min(pack, tile->n * tile->k / threads) : 1);
+    plan->a = ul_contract_device_read_by(base, 'a',
+                                         base->a_same ? min(pack, tile->m * tile->k / threads) : 1);
+    plan->b = ul_contract_device_read_by(base, 'b',
+                                         base->b_same ? min(pack, tile->n * tile->k / threads) : 1);
 }
 
-const char *ul_contract_cuda_kind(enum ul_dtype dtype)
+const char *ul_contract_device_kind(enum ul_dtype dtype)
 {
     return dtype == UL_F16 ? "ul_float16" : dtype == UL_BF16 ? "ul_bfloat16" : NULL;
 }
@@ -308,10 +312,10 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_opera
     bool is_zero_outside = !(operand->outside < 0) && !(operand->outside > 0);
     if (operand->transform != UL_NONE || (operand->bound_count > 0 && !is_zero_outside))
         return NULL;
-    return ul_contract_cuda_kind(dtype);
+    return ul_contract_device_kind(dtype);
 }
 
-static bool wants_mma(const struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+static bool wants_mma(const struct ul_contract_device_plan *plan, const struct ul_kernel *kernel)
 {
     const struct ul_contract_plan *base = &plan->base;
     const struct ul_contraction *c = base->contraction;
@@ -322,33 +326,33 @@ static bool wants_mma(const struct ul_contract_cuda_plan *plan, const struct ul_
 }
 
 /* Chooses a tile of struct ul_mma of runtime/ul_contract.cuh. */
-static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+static void choose_mma_tile(struct ul_contract_device_plan *plan, const struct ul_kernel *kernel)
 {
-    static const struct ul_contract_cuda_tile tiles[] = {
+    static const struct ul_contract_device_tile tiles[] = {
         {128, 128, 32, 64, 32, 1, 3}, {64, 128, 32, 32, 32, 1, 4}, {128, 64, 32, 32, 32, 1, 4},
         {64, 64, 64, 32, 32, 1, 3},   {64, 64, 32, 32, 32, 1, 4},  {32, 32, 64, 16, 16, 1, 4}};
     const struct ul_contract_plan *base = &plan->base;
-    const struct ul_contract_cuda_tile *tile = &plan->tile;
-    plan->form = UL_CONTRACT_CUDA_MMA;
+    const struct ul_contract_device_tile *tile = &plan->tile;
+    plan->form = UL_CONTRACT_DEVICE_MMA;
     plan->kind = kind_of(kernel, &base->contraction->a);
     choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_CYCLE, mma_bytes);
     plan->grid.threads = (uint32_t)(32 * (tile->m / tile->thread_m) * (tile->n / tile->thread_n));
-    UL_ASSERT(plan->kind != NULL && plan->grid.threads <= UL_CUDA_ROOMY_THREADS);
-    plan->a = ul_contract_cuda_read_by(base, 'a', 8);
-    plan->b = ul_contract_cuda_read_by(base, 'b', 8);
+    UL_ASSERT(plan->kind != NULL && plan->grid.threads <= UL_DEVICE_ROOMY_THREADS);
+    plan->a = ul_contract_device_read_by(base, 'a', 8);
+    plan->b = ul_contract_device_read_by(base, 'b', 8);
     /* Single elements go through registers. */
     plan->grid.min_blocks =
-        plan->a.pack > 1 && plan->b.pack > 1 ? UL_CUDA_ROOMY_THREADS / plan->grid.threads : 1;
+        plan->a.pack > 1 && plan->b.pack > 1 ? UL_DEVICE_ROOMY_THREADS / plan->grid.threads : 1;
 }
 
 /* Chooses a tile of struct ul_mma_bytes of runtime/ul_contract_bytes.cuh. */
-static void choose_mma_words(struct ul_contract_cuda_plan *plan)
+static void choose_mma_words(struct ul_contract_device_plan *plan)
 {
-    static const struct ul_contract_cuda_tile tiles[] = {
+    static const struct ul_contract_device_tile tiles[] = {
         {128, 128, 16, 64, 32, 1, 2}, {64, 128, 16, 32, 32, 1, 2}, {128, 64, 16, 32, 32, 1, 2},
         {64, 64, 32, 32, 32, 1, 2},   {64, 64, 16, 32, 32, 1, 2},  {32, 32, 32, 16, 16, 1, 2}};
-    const struct ul_contract_cuda_tile *tile = &plan->tile;
-    plan->form = UL_CONTRACT_CUDA_MMA;
+    const struct ul_contract_device_tile *tile = &plan->tile;
+    plan->form = UL_CONTRACT_DEVICE_MMA;
     choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_WORDS_CYCLE, mma_words);
     plan->grid.threads = (uint32_t)(32 * (tile->m / tile->thread_m) * (tile->n / tile->thread_n));
     plan->grid.min_blocks = 1; /* where bytes are read one by one, words take many registers */
@@ -379,15 +383,15 @@ static int64_t batch_of(const struct ul_kernel *kernel, ul_ks first, uint32_t wh
     return 0;
 }
 
-int64_t ul_contract_cuda_batch(const struct ul_kernel *kernel,
-                               const struct ul_contraction *contraction)
+int64_t ul_contract_device_batch(const struct ul_kernel *kernel,
+                                 const struct ul_contraction *contraction)
 {
     int64_t batch = batch_of(kernel, kernel->first, (uint32_t)(contraction - kernel->contractions));
     return batch < 1 ? 1 : batch;
 }
 
 /* Elements at once where a warp adds along k; 0 where neighbours are elsewhere. */
-static int dot_pack(const struct ul_contract_cuda_plan *plan)
+static int dot_pack(const struct ul_contract_device_plan *plan)
 {
     const struct ul_contract_plan *base = &plan->base;
     const struct ul_contraction *c = base->contraction;
@@ -399,19 +403,19 @@ static int dot_pack(const struct ul_contract_cuda_plan *plan)
     if (!ul_contract_is_regular(base) || base->k < DOT_DEPTH ||
         last_stride(&c->a.at, &base->a_k) != 1 || last_stride(&c->b.at, &base->b_k) != 1)
         return 0;
-    struct ul_contract_cuda_reading a = ul_contract_cuda_read_by(base, 'a', max);
-    struct ul_contract_cuda_reading b = ul_contract_cuda_read_by(base, 'b', max);
+    struct ul_contract_device_reading a = ul_contract_device_read_by(base, 'a', max);
+    struct ul_contract_device_reading b = ul_contract_device_read_by(base, 'b', max);
     int pack = a.along_k && b.along_k ? min(a.pack, b.pack) : 1;
     return plan->is_bytes && pack < 4 ? 1 : pack;
 }
 
-static void choose_dot(struct ul_contract_cuda_plan *plan)
+static void choose_dot(struct ul_contract_device_plan *plan)
 {
     UL_ASSERT(plan->dot_pack > 0);
     const struct ul_contract_plan *base = &plan->base;
     int64_t warps = DOT_THREADS / 32;
-    plan->form = UL_CONTRACT_CUDA_DOT;
-    plan->a = plan->b = (struct ul_contract_cuda_reading){true, plan->dot_pack};
+    plan->form = UL_CONTRACT_DEVICE_DOT;
+    plan->a = plan->b = (struct ul_contract_device_reading){true, plan->dot_pack};
     plan->dot_sums =
         base->m * base->n * plan->batch >= plan->device->processors * warps * 2 * DOT_SUMS
             ? DOT_SUMS
@@ -427,16 +431,17 @@ static bool wants_tile(const struct ul_contract_plan *base)
            (base->k >= LONG_DEPTH || (base->k >= MIN_DEPTH && side >= MIN_SIDE));
 }
 
-static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+static void choose(struct ul_contract_device_plan *plan, const struct ul_kernel *kernel)
 {
     const struct ul_contract_plan *base = &plan->base;
     bool is_regular = ul_contract_is_regular(base);
     plan->cycles = 0;
     plan->is_bytes = ul_contract_is_bytes(base);
     plan->depth = plan->is_bytes ? divide_up(base->k, 4) : base->k;
-    plan->coordinate = ul_contract_cuda_is_short(base, &plan->uses, kernel) ? "int32_t" : "int64_t";
+    plan->coordinate =
+        ul_contract_device_is_short(base, &plan->uses, kernel) ? "int32_t" : "int64_t";
     plan->put_along_m = puts_along_m(base);
-    plan->a = plan->b = (struct ul_contract_cuda_reading){false, 1};
+    plan->a = plan->b = (struct ul_contract_device_reading){false, 1};
     plan->kinds[0] = base->element_bytes == 4 ? kind_of(kernel, &base->contraction->a) : NULL;
     plan->kinds[1] = base->element_bytes == 4 ? kind_of(kernel, &base->contraction->b) : NULL;
     plan->dot_pack = dot_pack(plan);
@@ -457,19 +462,20 @@ static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *k
         choose_threads_tile(plan);
         return;
     }
-    plan->form = UL_CONTRACT_CUDA_EACH;
+    plan->form = UL_CONTRACT_DEVICE_EACH;
     plan->is_bytes = false;
     plan->grid.threads = EACH_THREADS;
     plan->grid.tile_count = divide_up(base->m * base->n, EACH_THREADS);
 }
 
-void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel,
-                                const struct ul_contraction *contraction,
-                                const struct ul_profile_device *device, struct ul_arena *arena)
+void ul_contract_device_plan_init(struct ul_contract_device_plan *plan,
+                                  const struct ul_kernel *kernel,
+                                  const struct ul_contraction *contraction,
+                                  const struct ul_profile_device *device, struct ul_arena *arena)
 {
     memset(plan, 0, sizeof *plan);
     plan->device = device;
-    ul_contract_cuda_order(plan, kernel, contraction, arena);
+    ul_contract_device_order(plan, kernel, contraction, arena);
     const struct ul_contraction *c = &plan->contraction;
     ul_contract_plan_init(&plan->base, kernel, c, arena);
     ul_contract_narrow_find(&plan->base, kernel); /* target c has another schedule */
@@ -478,7 +484,7 @@ void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct
     ul_contract_merge(c, &plan->uses, 0, m, &plan->m);
     ul_contract_merge(c, &plan->uses, m, n, &plan->n);
     ul_contract_merge(c, &plan->uses, m + n, k, &plan->k);
-    plan->batch = ul_contract_cuda_batch(kernel, contraction);
+    plan->batch = ul_contract_device_batch(kernel, contraction);
     choose(plan, kernel);
 }
 
@@ -498,7 +504,7 @@ static uint32_t split_dim(const struct ul_contraction *c, int64_t partials)
 }
 
 /* Whether there is much to multiply for blocks that leave half of the device idle. */
-static bool is_idle(const struct ul_contract_cuda_plan *plan)
+static bool is_idle(const struct ul_contract_device_plan *plan)
 {
     const struct ul_contract_plan *base = &plan->base;
     const double much = 5e8; /* products, of two operations each */
@@ -510,7 +516,7 @@ static bool is_idle(const struct ul_contract_cuda_plan *plan)
 
 /* Bytes that parts may take: half of the smaller factor, which is live at the same time, where that
  * is more. */
-static double max_partials_bytes(const struct ul_contract_cuda_plan *plan,
+static double max_partials_bytes(const struct ul_contract_device_plan *plan,
                                  const struct ul_kernel *kernel, const struct ul_contraction *c)
 {
     const struct ul_contract_plan *base = &plan->base;
@@ -522,22 +528,22 @@ static double max_partials_bytes(const struct ul_contract_cuda_plan *plan,
     return factor / 2 > least ? factor / 2 : least;
 }
 
-struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cuda_plan *plan,
-                                                     const struct ul_kernel *kernel,
-                                                     const struct ul_contraction *c)
+struct ul_contract_device_split ul_contract_device_split(const struct ul_contract_device_plan *plan,
+                                                         const struct ul_kernel *kernel,
+                                                         const struct ul_contraction *c)
 {
-    struct ul_contract_cuda_split best = {.partials = 1};
+    struct ul_contract_device_split best = {.partials = 1};
     const struct ul_contract_plan *base = &plan->base;
     double sums = (double)base->m * (double)base->n * (double)plan->batch;
     double min_cycles = plan->cycles * WORTH_CUTTING;
-    bool is_tile = plan->form == UL_CONTRACT_CUDA_TILE || plan->form == UL_CONTRACT_CUDA_MMA;
+    bool is_tile = plan->form == UL_CONTRACT_DEVICE_TILE || plan->form == UL_CONTRACT_DEVICE_MMA;
     double max_bytes = is_tile ? max_partials_bytes(plan, kernel, c) : 0;
     bool is_float = ul_dtype_get(c->acc_dtype)->is_float && c->a.transform == UL_NONE &&
                     c->b.transform == UL_NONE;
     if (!is_tile || !(is_float || plan->is_bytes))
         return best;
     for (int64_t partials = 2; partials <= MAX_PARTIALS; partials++) {
-        struct ul_contract_cuda_plan partial = *plan;
+        struct ul_contract_device_plan partial = *plan;
         double bytes = (double)partials * sums * (double)base->element_bytes;
         uint32_t dim = split_dim(c, partials);
         if (bytes > max_bytes || base->k / partials < MIN_PARTIAL)
@@ -551,8 +557,40 @@ struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cu
         if (partial.form != plan->form || cycles >= min_cycles)
             continue;
         min_cycles = cycles;
-        best = (struct ul_contract_cuda_split){.partials = partials, .dim = dim};
+        best = (struct ul_contract_device_split){.partials = partials, .dim = dim};
     }
     UL_ASSERT(best.partials == 1 || c->extents[best.dim] % best.partials == 0);
     return best;
+}
+
+void ul_contract_device_grid(const struct ul_kernel *kernel,
+                             const struct ul_contraction *contraction,
+                             const struct ul_profile_device *device, struct ul_contract_grid *grid)
+{
+    struct ul_arena arena;
+    struct ul_contract_device_plan plan;
+    UL_ASSERT(contraction->attend == NULL);
+    ul_arena_init(&arena);
+    ul_contract_device_plan_init(&plan, kernel, contraction, device, &arena);
+    *grid = plan.grid;
+    ul_arena_done(&arena);
+}
+
+uint64_t ul_contract_device_held_bytes(const struct ul_kernel *kernel,
+                                       const struct ul_contraction *contraction,
+                                       const struct ul_profile_device *device)
+{
+    struct ul_arena arena;
+    struct ul_contract_device_plan plan;
+    if (contraction->attend != NULL || contraction->a.bound_count > 0)
+        return 0;
+    ul_arena_init(&arena);
+    ul_contract_device_plan_init(&plan, kernel, contraction, device, &arena);
+    bool is_held = plan.dot_pack > 0 && !ul_contract_is_bytes(&plan.base);
+    bool is_short = plan.kinds[0] != NULL && plan.dot_pack > 1;
+    uint64_t element = is_short ? 2 : (uint64_t)plan.base.element_bytes;
+    uint64_t count = ul_size_mul_or_die((uint64_t)plan.base.m, (uint64_t)plan.base.k);
+    uint64_t bytes = ul_size_align_or_die(ul_size_mul_or_die(count, element), 16);
+    ul_arena_done(&arena);
+    return is_held ? bytes : 0;
 }

@@ -14,14 +14,14 @@
  *                                                         the epilogue
  *
  * so that a grid spreads it like any other nest of loops. Products are added in order of k; outside
- * of bounds operands have the same values as in contract_cuda.c.
+ * of bounds operands have the same values as where it is printed as tiles.
  *
  * Parts. Problem: few sums of many products (the last layers of a convolution net) give fewer tiles
  * than a device has processors. Method: a dimension of k is cut, and parts are added in order:
  *
  *     contract over k, epilogue        ->     for part: contract over k of it: sums[part] = acc
  *                                             for m, n: acc = sums[0] + sums[1] ..., epilogue */
-#include "codegen/cuda/contract_cuda_internal.h"
+#include "codegen/device/contract_device.h"
 #include "ir/kernel_build.h"
 
 #include <stdlib.h>
@@ -302,7 +302,7 @@ static void move_base(struct rewriter *r, struct ul_affine *at, uint32_t dim, ul
 
 /* The contraction over part `part` of dimension `dim` of k; its epilogue stores the sum. */
 static struct ul_contraction part_of(struct rewriter *r, const struct ul_contraction *c,
-                                     const struct ul_contract_cuda_split *split, ul_kx partial,
+                                     const struct ul_contract_device_split *split, ul_kx partial,
                                      uint32_t sums, ul_kx place)
 {
     struct ul_contraction own = *c;
@@ -325,8 +325,8 @@ static struct ul_contraction part_of(struct rewriter *r, const struct ul_contrac
 
 /* for part: the statement at `id`, for the part; then the loops that add parts. */
 static void put_partials(struct rewriter *r, ul_ks id, ul_ks contract,
-                         const struct ul_contract_cuda_plan *plan,
-                         const struct ul_contract_cuda_split *split)
+                         const struct ul_contract_device_plan *plan,
+                         const struct ul_contract_device_split *split)
 {
     struct ul_kernel *kernel = r->kernel;
     uint32_t which = kernel->stmts[contract].contraction;
@@ -363,7 +363,7 @@ static void put_partials(struct rewriter *r, ul_ks id, ul_ks contract,
 static void rewrite(struct rewriter *r, ul_ks id)
 {
     struct ul_kernel *kernel = r->kernel;
-    struct ul_contract_cuda_plan plan;
+    struct ul_contract_device_plan plan;
     r->let_count = kernel->var_count;
     r->let_of = UL_NEW_ARRAY(r->arena, ul_kx, r->let_count);
     for (uint32_t v = 0; v < r->let_count; v++)
@@ -375,20 +375,20 @@ static void rewrite(struct rewriter *r, ul_ks id)
     struct ul_contraction c = *found;
     if (c.attend != NULL || r->count + c.m_count + c.n_count > MAX_LOOPS)
         return;
-    ul_contract_cuda_plan_init(&plan, kernel, found, r->device, r->arena);
-    struct ul_contract_cuda_split split = ul_contract_cuda_split(&plan, kernel, found);
+    ul_contract_device_plan_init(&plan, kernel, found, r->device, r->arena);
+    struct ul_contract_device_split split = ul_contract_device_split(&plan, kernel, found);
     if (split.partials > 1 && r->lets.first == UL_NONE)
         put_partials(r, id, contract, &plan, &split);
-    if (plan.form != UL_CONTRACT_CUDA_EACH)
+    if (plan.form != UL_CONTRACT_DEVICE_EACH)
         return;
     ul_ks nest = put_nest(r, &c, put_sum(r, &c)), next = kernel->stmts[id].next;
     kernel->stmts[id] = kernel->stmts[nest];
     kernel->stmts[id].next = next;
 }
 
-const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
-                                              const struct ul_profile_device *device,
-                                              struct ul_arena *arena)
+const struct ul_kernel *ul_contract_device_open(const struct ul_kernel *kernel,
+                                                const struct ul_profile_device *device,
+                                                struct ul_arena *arena)
 {
     bool any = false;
     for (uint32_t i = 0; i < kernel->contraction_count; i++)

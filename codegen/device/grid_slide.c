@@ -14,7 +14,7 @@
  * positions, so that nothing is loaded that no result needs.
  *
  * Left undone: windows with gaps (dilation), loops of more than MAX_ROUNDS. */
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"

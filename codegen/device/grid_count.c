@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts what a run launches of a kernel, on the phases that print_cuda.c prints, and what it
+/* Counts what a run launches of a kernel, on the phases that are printed, and what it
  * should not launch: tests compare these figures, so that a change for the worse shows without a
  * device. */
-#include "codegen/cuda/contract_cuda_internal.h"
-#include "codegen/cuda/cuda.h"
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
+#include "codegen/program/program.h"
 #include "ir/kernel_build.h"
 
 /* ---- Launches ---- */
@@ -106,14 +105,14 @@ static void count_contraction(const struct ul_kernel *kernel,
                               const struct ul_profile_device *device, struct ul_arena *arena,
                               struct ul_kernel_printed *printed)
 {
-    struct ul_contract_cuda_plan plan;
+    struct ul_contract_device_plan plan;
     if (contraction->attend != NULL)
         return;
-    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, arena);
+    ul_contract_device_plan_init(&plan, kernel, contraction, device, arena);
     bool is_of_halves = is_half(kernel, &contraction->a) || is_half(kernel, &contraction->b);
-    if (is_of_halves && plan.form == UL_CONTRACT_CUDA_TILE)
+    if (is_of_halves && plan.form == UL_CONTRACT_DEVICE_TILE)
         printed->scalar_count++;
-    if (plan.form != UL_CONTRACT_CUDA_MMA)
+    if (plan.form != UL_CONTRACT_DEVICE_MMA)
         return;
     struct ul_work_tile tile = {.rows = (uint64_t)plan.tile.m,
                                 .columns = (uint64_t)plan.tile.n,
@@ -176,7 +175,7 @@ static bool is_identity(const struct ul_kernel *kernel, ul_ks first, ul_kx *name
     return is;
 }
 
-void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
+void ul_grid_count(const struct ul_kernel *kernel, const struct ul_grid *grid,
                    const struct ul_profile_device *device, struct ul_kernel_printed *printed)
 {
     struct ul_arena arena;

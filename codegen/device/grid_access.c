@@ -13,7 +13,7 @@
  * each thread touches one element needs no shared memory. Left undone: nests of which a thread
  * takes several rounds at once, which belong to no thread; distinct elements (two rows of one
  * buffer) count as the same. */
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a kernel is spread over a graphics processor: the schedule that print_cuda.c prints.
+/* How a kernel is spread over a graphics processor: the schedule that a language prints.
  *
  * A kernel is a list of phases, launched in order, some of them together; loops on the host repeat
  * some. A phase runs items: the rounds of a nest of independent loops, or just one. An item is run
@@ -14,7 +14,7 @@
 #ifndef UL_GRID_H
 #define UL_GRID_H
 
-#include "codegen/kernel/profile.h"
+#include "codegen/device/contract_device.h"
 #include "ir/kernel.h"
 
 enum { UL_GRID_LEVELS = 8, UL_GRID_HOSTS = 8, UL_WARP = 32 };
@@ -84,6 +84,8 @@ struct ul_grid_fold {
     int64_t width; /* elements: the team's threads */
 };
 
+struct ul_kernel_printed; /* codegen/program/target.h */
+
 struct ul_phase {
     enum ul_phase_kind kind;
     uint32_t host_count;
@@ -142,9 +144,18 @@ struct ul_grid {
     struct ul_together *together; /* in order, without overlaps */
 };
 
+/* How the language that prints it launches attention. */
+typedef void ul_attend_grid_fn(const struct ul_kernel *kernel, const struct ul_attend *attend,
+                               const struct ul_profile_device *device,
+                               struct ul_contract_grid *grid);
 /* grid.c; `used`: variables that something reads. */
 void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,
-                  const struct ul_profile_device *device, struct ul_arena *arena);
+                  const struct ul_profile_device *device, ul_attend_grid_fn *attend_grid,
+                  struct ul_arena *arena);
+
+/* grid_count.c: what a run launches of the kernel as it is printed. */
+void ul_grid_count(const struct ul_kernel *kernel, const struct ul_grid *grid,
+                   const struct ul_profile_device *device, struct ul_kernel_printed *printed);
 
 /* Whether a launch begins with the phase: it is not empty, and not in another's launch. */
 static inline bool ul_phase_is_launched(const struct ul_phase *phase)
@@ -187,7 +198,7 @@ bool ul_same_elements(const struct ul_kernel *kernel, uint32_t a, uint32_t b);
 void ul_grid_find_barriers(struct ul_phase *phase, const struct ul_kernel *kernel,
                            struct ul_arena *arena);
 
-/* grid_vector.c, for grid.c and print_cuda.c */
+/* grid_vector.c, for grid.c and what prints it */
 
 /* The nest with the elements that a thread takes at once: 1, or as many as fill 16 bytes; 32 bytes
  * where that many `threads` of a team run the nest, and each then has fewer rounds. */

@@ -13,10 +13,9 @@
  * multiprocessors, so that all run at once. A product of whole matrices is inside where it has a
  * few tiles for each block, else it is a launch of its own before. Phases follow one another in a
  * block, so their shared memory overlaps. The program asks the device whether it holds the blocks,
- * and launches phase by phase where it does not, or where CUDA refuses the launch. Left undone:
- * weights in registers; phases of blocks that share an item. */
-#include "codegen/cuda/contract_cuda.h"
-#include "codegen/cuda/grid.h"
+ * and launches phase by phase where it does not, or where the device refuses the launch. Left
+ * undone: weights in registers; phases of blocks that share an item. */
+#include "codegen/device/grid.h"
 #include "ir/kernel_build.h"
 
 enum {
@@ -82,7 +81,7 @@ static bool find_held(const struct gatherer *g, struct ul_phase *phase)
             continue;
         const struct ul_contraction *c = contraction_of(g, id);
         phase->held = id;
-        phase->held_bytes = ul_contract_cuda_held_bytes(g->kernel, c, g->device);
+        phase->held_bytes = ul_contract_device_held_bytes(g->kernel, c, g->device);
         if (count++ > 0 || phase->held_bytes == 0 || !is_constant(g, c->a.buffer) ||
             !is_of_item(g, phase, c->a.at.base))
             return false;
@@ -127,7 +126,7 @@ static bool can_gather(const struct gatherer *g, struct ul_phase *phase,
     }
     if (phase->kind != UL_PHASE_TILES || contraction_of(g, tiled(g, phase))->attend != NULL)
         return false;
-    ul_contract_cuda_grid(g->kernel, contraction_of(g, tiled(g, phase)), g->device, &grid);
+    ul_contract_device_grid(g->kernel, contraction_of(g, tiled(g, phase)), g->device, &grid);
     int64_t tiles = grid.tile_count * phase->items.total;
     bool is_first = together->block_threads == 0;
     if (is_first)

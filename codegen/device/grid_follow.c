@@ -15,7 +15,7 @@
  * whichever block is the last. A phase follows where the last block of a group takes hardly longer
  * than a launch of its own: blocks get more threads or fewer outputs for that. Left undone: phases
  * of contractions, and more than one that follows. */
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 #include "codegen/kernel/touch.h"
 #include "codegen/program/program.h"
 #include "ir/kernel_build.h"

@@ -12,9 +12,8 @@
  *
  * Otherwise a warp or a block runs an item together, with barriers. A loop whose rounds depend on
  * each other runs on the host where a round is worth launches of its own, else inside one team. */
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 
-#include "codegen/cuda/contract_cuda.h"
 #include "codegen/kernel/threads.h"
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"
@@ -45,6 +44,7 @@ enum {
 #endif
 
 struct builder {
+    ul_attend_grid_fn *attend_grid;
     const struct ul_kernel *kernel;
     const bool *used;
     const struct ul_profile_device *device;
@@ -627,9 +627,12 @@ static ul_ks only_contraction(const struct builder *b, ul_ks first)
 static void make_tiles(struct builder *b, struct ul_phase *phase, ul_ks contraction)
 {
     struct ul_contract_grid grid;
-    ul_contract_cuda_grid(b->kernel,
-                          &b->kernel->contractions[stmt_get(b, contraction)->contraction],
-                          b->device, &grid);
+    const struct ul_contraction *c =
+        &b->kernel->contractions[stmt_get(b, contraction)->contraction];
+    if (c->attend != NULL)
+        b->attend_grid(b->kernel, c->attend, b->device, &grid);
+    else
+        ul_contract_device_grid(b->kernel, c, b->device, &grid);
     phase->kind = UL_PHASE_TILES;
     UL_ASSERT(grid.threads >= UL_WARP && grid.threads <= MAX_BLOCK);
     phase->block_threads = grid.threads;
@@ -866,11 +869,13 @@ static void place_scratch(struct builder *b)
 }
 
 void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,
-                  const struct ul_profile_device *device, struct ul_arena *arena)
+                  const struct ul_profile_device *device, ul_attend_grid_fn *attend_grid,
+                  struct ul_arena *arena)
 {
     struct builder b = {.kernel = kernel,
                         .used = used,
                         .device = device,
+                        .attend_grid = attend_grid,
                         .arena = arena,
                         .grid = grid,
                         .launches = 1};
