@@ -123,8 +123,8 @@ struct ul_plan_rows {
     uint64_t holes_bytes;
 };
 
-/* Where a bank of the problem begins in space 0, and what it holds there: up to the highest end of
- * a range that lies in it. Banks follow each other. */
+/* Where a bank of the problem begins in space 0, and its size: up to the highest end of a range
+ * that lies in it. Banks follow each other. */
 struct ul_plan_bank_place {
     uint64_t begin_bytes, size_bytes;
 };

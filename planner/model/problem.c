@@ -602,7 +602,7 @@ uint64_t ul_bank_cost(const struct ul_plan_bank *bank, uint64_t moved_bytes)
     return scaled / bank->bandwidth_mb + (scaled % bank->bandwidth_mb != 0);
 }
 
-/* Of what lies in space 0. */
+/* What a substep moves to and from space 0. */
 static uint64_t moved_bytes(const struct ul_problem *problem, const struct ul_plan_substep *substep)
 {
     uint32_t touched = substep->read_count + substep->write_count;

@@ -52,7 +52,7 @@ struct ul_plan_value {
     bool pinned;          /* must be at pinned_offset_bytes */
     bool never_recompute; /* its producer has effects, or the caller wants it kept */
     bool stays;           /* no transfer moves it */
-    bool in_first_bank;   /* where space 0 has banks, it lies in the first */
+    bool in_first_bank;   /* if space 0 has banks, it lies in the first */
     uint64_t pinned_offset_bytes;
 };
 
@@ -75,8 +75,8 @@ struct ul_plan_substep {
     uint32_t scratch_space;
     uint64_t scratch_bytes; /* live only at this position; 0: none */
     uint64_t scratch_alignment_bytes;
-    /* Bytes that it moves to or from what it reads, then what it writes, then its scratch: one
-     * number for each. NULL: as many as these have, of scratch twice as many. */
+    /* The bytes that it moves: a number for each read, then for each write, then one for scratch.
+     * NULL: the size of each value, and twice the size of scratch. */
     const uint64_t *traffic;
 };
 
@@ -161,14 +161,14 @@ struct ul_plan_offload {
     bool duplex; /* saves and loads run at the same time */
 };
 
-/* Memories that space 0 is made of, where it is not one: every range lies in one of them. What
- * substeps move costs time by the bank where it lies, beside what the alternatives cost. */
+/* One of the memories that space 0 consists of, if there are several: every range lies in one of
+ * them. The time to move bytes to and from it is added to the costs of alternatives. */
 struct ul_plan_bank {
     const char *name;
     uint64_t capacity_bytes; /* above 0 */
     uint64_t bandwidth_mb;   /* 10^6 bytes moved in a second, where cost is nanoseconds; 0: they
                                 cost nothing */
-    bool weights;            /* nothing but weights lies there */
+    bool weights;            /* only weights may lie there */
 };
 
 struct ul_problem {
@@ -206,8 +206,7 @@ uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_k
                                uint32_t parent);
 uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
                               uint64_t capacity_bytes);
-/* Says what space 0 is made of, in this order, and that its capacity is theirs together. The banks
- * are copied. */
+/* Copies the banks of space 0, and makes the sum of their capacities its capacity. */
 void ul_problem_set_banks(struct ul_problem *problem, const struct ul_plan_bank *banks,
                           uint32_t bank_count);
 uint32_t ul_problem_add_resource(struct ul_problem *problem,
@@ -240,13 +239,13 @@ bool ul_alternative_is_cheaper(const struct ul_plan_alternative *first,
 uint32_t ul_step_cheapest(const struct ul_plan_step *step);
 /* The cost of every step once by its cheapest alternative, one after the other. */
 uint64_t ul_problem_min_cost(const struct ul_problem *problem);
-/* What it costs to move so many bytes to and from a bank, rounded up. */
+/* The time to move so many bytes to and from a bank, rounded up. */
 uint64_t ul_bank_cost(const struct ul_plan_bank *bank, uint64_t moved_bytes);
-/* What it costs to move the bytes of these alternatives to and from the fastest bank; 0 where there
- * are no banks. */
+/* The time for the traffic of these alternatives at the rate of the fastest bank; 0 if there are no
+ * banks. */
 uint64_t ul_problem_min_moving_cost(const struct ul_problem *problem);
-/* What a substep moves to or from touch `index`: a read, a write behind all reads, or, behind
- * these, its scratch. */
+/* The bytes that a substep moves for number `index`: reads come first, then writes, then scratch.
+ */
 uint64_t ul_substep_moves(const struct ul_problem *problem, const struct ul_plan_substep *substep,
                           uint32_t index);
 /* The largest sum of steps that only one resource can run: no plan costs less. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses a bank for each chain, so that live sums keep within the banks and moves cost little.
+/* Chooses a bank for each chain, so that live sums stay within the banks and moves cost little.
  *
- * Bound: prices for a byte in a bank at a moment, none below 0, make of the choice one for each
- * chain alone: the cheapest bank by its moves and the price of its bytes while it lives. The sum of
- * these, less what all capacities are worth, is below every choice that keeps within them
- * (Lagrange; H. Everett, "Generalized Lagrange multiplier method", 1963). The prices are found by
- * steps along the excess of the live sums.
- * Choice: chains in several orders, each into the cheapest bank that has room; then single chains
- * move to a cheaper bank, where others leave it for less. Of few chains a search goes through all
- * choices, and leaves out what the bound says is no better. Between the two, what lives at a moment
- * is taken out and filled in again by chance, many times. */
+ * Bound: every byte gets a price for each bank and moment, at least 0. With prices, each chain can
+ * be considered alone: it goes to the bank where its moves and the price of its bytes cost the
+ * least. The sum of these costs, minus the prices of all capacities, is at most the cost of any
+ * choice that stays within the capacities (H. Everett, "Generalized Lagrange multiplier method",
+ * 1963). Subgradient steps along the excess of live sums find good prices.
+ * Choice: chains go in several orders into the cheapest bank that has room. Then single chains move
+ * to a cheaper bank, and others leave it if that costs less. Then the chains that live at a random
+ * moment are taken out and added again in random order, many times. For few chains a search goes
+ * through all choices, except for those that the bound rules out. */
 #include "planner/pack/bank_choice.h"
 #include "planner/model/effort.h"
 
@@ -26,9 +26,7 @@ static double rate_of(const struct ul_plan_bank *bank)
     return bank->bandwidth_mb == 0 ? 0 : 1000.0 / (double)bank->bandwidth_mb;
 }
 
-/* What is longer than a bank is nowhere in it, be it by a part: without that the bound would be
- * low.
- */
+/* A chain that is longer than a bank cannot lie there. Without this the bound would be lower. */
 static bool may_lie(const struct ul_bank_choice *c, const struct ul_bank_item *item, uint32_t bank)
 {
     return item->size_bytes <= c->plan_banks[bank].capacity_bytes &&
@@ -48,7 +46,7 @@ static const double *prices_of(const struct ul_bank_choice *c, uint32_t bank)
     return c->prices + (size_t)bank * (c->slot_count + 1);
 }
 
-/* With what its bytes are worth while it lives. */
+/* The cost with the price of its bytes while it lives. */
 static double price_of(const struct ul_bank_choice *c, uint32_t i, uint32_t bank)
 {
     const struct ul_bank_item *item = &c->items[i];
@@ -75,7 +73,7 @@ static int number_compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* From positions to the moments at which something begins. */
+/* Replaces positions by slots. */
 static void slots_make(struct ul_bank_choice *c)
 {
     uint32_t *begins = UL_NEW_ARRAY(c->arena, uint32_t, (uint64_t)c->item_count + 1);
@@ -140,7 +138,7 @@ static void loads_clear(struct ul_bank_choice *c)
 
 /* ---- The bound ---- */
 
-/* Every chain in its cheapest bank by the prices: what that is worth, and its live sums. */
+/* Puts every chain into its cheapest bank by the prices; returns the bound, and sets live sums. */
 static double priced_choice(struct ul_bank_choice *c)
 {
     double sum = -c->prices_total;
@@ -159,8 +157,7 @@ static double priced_choice(struct ul_bank_choice *c)
     return sum;
 }
 
-/* A step along the excess, of that size for its square; returns the square. Steps are taken in a
- * copy of the prices that are no sums: `own`, per bank and slot. */
+/* The square of the excess of live sums. `own`: the prices by bank and slot. */
 static double excess_square(const struct ul_bank_choice *c, const double *own)
 {
     double square = 0;
@@ -175,6 +172,7 @@ static double excess_square(const struct ul_bank_choice *c, const double *own)
     return square;
 }
 
+/* Changes prices along the excess. */
 static void prices_step(struct ul_bank_choice *c, double *own, double step)
 {
     c->prices_total = 0;
@@ -194,8 +192,7 @@ static void prices_step(struct ul_bank_choice *c, double *own, double step)
     }
 }
 
-/* No choice costs less than the largest sum met, whose prices are kept. `most`: what some choice
- * costs, about. */
+/* Sets the bound, and keeps the prices that gave it. `most`: the cost of some choice. */
 static void bound_find(struct ul_bank_choice *c, double most)
 {
     enum { ROUNDS = 400, PATIENCE = 12 };
@@ -246,7 +243,7 @@ static int keyed_compare(const void *a, const void *b)
 
 enum order { BY_REGRET, BY_PRICE, BY_BYTES, ORDER_COUNT };
 
-/* How much dearer the second best bank is than the best. */
+/* How much more the second best bank costs than the best. */
 static double regret_of(const struct ul_bank_choice *c, uint32_t i, bool priced)
 {
     double least = INFINITY, second = INFINITY;
@@ -273,7 +270,7 @@ static struct keyed *order_make(const struct ul_bank_choice *c, enum order order
     return keys;
 }
 
-/* Each into the cheapest bank that has room. */
+/* Puts each chain into the cheapest bank that has room. */
 static bool choice_add(struct ul_bank_choice *c, const struct keyed *keys, uint32_t count,
                        bool priced, uint32_t *banks)
 {
@@ -295,10 +292,10 @@ static bool choice_add(struct ul_bank_choice *c, const struct keyed *keys, uint3
     return true;
 }
 
-/* What leaves a bank for a chain, and where it goes. */
+/* A chain that leaves a bank to make room, and where it goes. */
 struct leaving {
     uint32_t item, to;
-    double loss; /* for a byte */
+    double loss; /* by byte */
 };
 
 static int leaving_compare(const void *a, const void *b)
@@ -309,7 +306,8 @@ static int leaving_compare(const void *a, const void *b)
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
-/* Those in the bank that live beside chain i, with the next bank that has room for each. */
+/* Lists the chains of the bank that live at the same time as chain i, with the cheapest other bank
+ * that has room for each. */
 static uint32_t leaving_find(const struct ul_bank_choice *c, const uint32_t *banks, uint32_t i,
                              uint32_t bank, struct leaving *list)
 {
@@ -334,7 +332,7 @@ static uint32_t leaving_find(const struct ul_bank_choice *c, const uint32_t *ban
     return count;
 }
 
-/* Whether chain i came into the bank, perhaps for others that left it, for less than it gains. */
+/* Moves chain i to the bank, and others away if they must leave; returns whether that gains. */
 static bool choice_exchange(struct ul_bank_choice *c, uint32_t *banks, uint32_t i, uint32_t bank,
                             struct leaving *list)
 {
@@ -368,7 +366,7 @@ static bool choice_exchange(struct ul_bank_choice *c, uint32_t *banks, uint32_t 
     return false;
 }
 
-/* At most so many passes over all chains; returns the work. */
+/* Makes at most so many passes over all chains; returns the work. */
 static uint64_t choice_improve(struct ul_bank_choice *c, uint32_t *banks, struct leaving *list,
                                uint32_t passes)
 {
@@ -389,8 +387,8 @@ static uint64_t choice_improve(struct ul_bank_choice *c, uint32_t *banks, struct
     return work;
 }
 
-/* Takes the chains that live at a moment, or some of them, out of their banks, and fills them in
- * again in an order by chance; false: one found no room, and all are out of account. */
+/* Takes some chains out of their banks, most of them ones that live at a random moment, and adds
+ * them again in random order; false: one found no room, and loads are not valid any more. */
 static bool choice_shake(struct ul_bank_choice *c, uint32_t *banks, struct keyed *keys,
                          uint64_t *seed)
 {
@@ -408,7 +406,7 @@ static bool choice_shake(struct ul_bank_choice *c, uint32_t *banks, struct keyed
     return choice_add(c, keys, count, ul_seed_next(seed) % 2 == 0, banks);
 }
 
-/* Goes on from a choice by shakes, each of which is kept where it costs no more. */
+/* Shakes the choice many times, and keeps each result that costs no more. */
 static void choice_anneal(struct ul_bank_choice *c, uint64_t cost)
 {
     enum { SHAKES = 300 };
@@ -468,7 +466,7 @@ struct enumeration {
     struct ul_bank_choice *c;
     const struct keyed *keys;
     uint32_t *banks;
-    double rest_costs[FEW_ITEMS + 1]; /* from item k of the order on: at least */
+    double rest_costs[FEW_ITEMS + 1]; /* the least cost of items from k on */
     double rest_prices[FEW_ITEMS + 1];
     uint64_t limit_cost;
     uint32_t node_count, max_nodes;

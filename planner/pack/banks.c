@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lays a plan out in the banks of space 0: which chain of ranges lies in which memory.
+/* Lays a plan out in the banks of space 0: decides which chain of ranges lies in which memory.
  *
- * Problem: chains of ranges are rectangles of time by bytes. Each goes to one bank, where moving
- * its bytes costs so much; in each bank live sums keep within the capacity, and a packing does too.
+ * Problem: a chain of ranges is a rectangle of time by bytes. Each chain goes to one bank, and
+ * moving its bytes there takes a certain time. In each bank the chains must be packed within the
+ * capacity.
  *
  *     time        0   1   2   3
- *     fast        [a--)[c---)         of b and c, which live together, one alone has room
+ *     fast        [a--)[c---)         b and c live together; only one of them has room
  *     slow            [b---)[d)
  *
- * Method: bank_choice.c assigns chains to banks by live sums, with a bound; the packer then finds
- * offsets bank by bank. Where a bank cannot be packed within its capacity, the choice is made again
- * with a smaller one. Of a few chains all choices are gone through, each packed where its live sums
- * fit.
- * Left undone: order and recomputation do not look at banks; chains are never cut, so that a value
- * that takes over the bytes of another lies in the same bank. */
+ * Method: bank_choice.c assigns chains to banks by live sums, and gives a bound. Then the packer
+ * finds offsets in each bank. If it exceeds the capacity of a bank, the choice is repeated with a
+ * smaller capacity. For few chains a search goes through all choices, and packs those whose live
+ * sums fit.
+ * Left undone: order and recomputation do not consider banks. Chains are never cut: a value that
+ * takes over the bytes of another lies in the same bank. */
 #include "planner/model/timeline.h"
 #include "planner/pack/bank_choice.h"
 #include "planner/pack/placement.h"
@@ -38,7 +39,6 @@ struct packed {
     uint64_t *offset_bytes; /* per chain, in its bank */
     uint64_t *size_bytes;   /* per bank */
     uint64_t cost;
-    bool is_refused; /* a bank was not packed though its live sums fit */
     uint32_t overfull;
 };
 
@@ -77,7 +77,7 @@ static void items_make(struct layout *l)
 
 /* ---- Packing ---- */
 
-/* Packs the chains of a bank; sets what it takes. */
+/* Packs the chains of a bank, and sets its size. */
 static enum ul_status bank_pack(struct layout *l, uint32_t bank, uint64_t work_limit,
                                 struct packed *packed)
 {
@@ -107,7 +107,7 @@ static enum ul_status bank_pack(struct layout *l, uint32_t bank, uint64_t work_l
     return UL_OK;
 }
 
-/* Packs a choice; `exists` where every bank has room. */
+/* Packs a choice; sets `exists` if every bank has room. */
 static enum ul_status choice_pack(struct layout *l, const uint32_t *banks, uint64_t work_limit,
                                   struct packed *packed)
 {
@@ -122,13 +122,12 @@ static enum ul_status choice_pack(struct layout *l, const uint32_t *banks, uint6
         packed->exists = packed->size_bytes[b] <= l->problem->banks[b].capacity_bytes;
         packed->overfull = b;
     }
-    packed->is_refused = !packed->exists;
     return UL_OK;
 }
 
 /* ---- The search ---- */
 
-/* Choices by live sums, until one is packed: a bank that is not gets ever less. */
+/* Tries choices until one can be packed. A bank that cannot be packed gets a smaller capacity. */
 static enum ul_status packed_find(struct layout *l, struct packed *best)
 {
     enum { TRIES = 12, PART = 64 };
@@ -151,12 +150,12 @@ static enum ul_status packed_find(struct layout *l, struct packed *best)
 struct leaf {
     struct layout *layout;
     struct packed *best;
-    bool is_sure; /* no choice was refused that a better packer might take */
+    bool is_sure; /* no choice failed that a better packer might pack */
     uint32_t refused_count;
     enum ul_status status;
 };
 
-/* A choice whose live sums fit, of less cost than the best. */
+/* Packs a choice whose live sums fit and that costs less than the best. */
 static bool leaf_take(void *context, const uint32_t *banks)
 {
     enum { LEAF_WORK = 1 << 16, MAX_REFUSED = 24 };
@@ -173,7 +172,7 @@ static bool leaf_take(void *context, const uint32_t *banks)
     return packed.exists;
 }
 
-/* All choices of a few chains, as far as bounds leave them. */
+/* Goes through all choices of a few chains. */
 static enum ul_status packed_improve(struct layout *l, struct packed *best)
 {
     enum { NODES = 1 << 18 };
@@ -204,7 +203,7 @@ static enum ul_status layout_find(struct layout *l, struct packed *best)
     return packed_improve(l, best);
 }
 
-/* ---- What of the plan follows ---- */
+/* ---- The plan ---- */
 
 static void layout_store(const struct layout *l, const struct packed *packed)
 {
@@ -253,8 +252,8 @@ enum ul_status ul_place_banks(struct ul_arena *arena, const struct ul_problem *p
     return UL_OK;
 }
 
-/* With the capacity of one bank as it is said here: what is taken of it, 0 where that does not do.
- */
+/* Lays the plan out with another capacity of one bank: the bytes that it takes there, 0 if it does
+ * not fit. */
 static enum ul_status taken_with(const struct layout *from, uint32_t bank, uint64_t capacity_bytes,
                                  uint64_t *taken_bytes)
 {
@@ -272,7 +271,7 @@ static enum ul_status taken_with(const struct layout *from, uint32_t bank, uint6
     return UL_OK;
 }
 
-/* What is taken where there is no limit, or somewhat more, does; halving finds what else does. */
+/* Starts from the bytes taken without a limit, and halves the interval down to the capacity. */
 static enum ul_status sufficient_find(const struct layout *l, uint32_t bank,
                                       uint64_t *capacity_bytes)
 {

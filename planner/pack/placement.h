@@ -22,14 +22,14 @@ struct ul_placement {
 
 void ul_placement_begin(struct ul_placement *placement, struct ul_arena *arena,
                         const struct ul_problem *problem, struct ul_plan *plan);
-/* Makes a buffer of each chain of a space. */
+/* Makes a buffer for each chain of a space. */
 void ul_placement_take(struct ul_placement *placement, uint32_t space);
-/* Finds offsets for the buffers, whose order changes, with their heads. Of `pack` the method is
- * set. */
+/* Finds offsets for the buffers; changes their order, with their heads. Sets the method of `pack`.
+ */
 enum ul_status ul_placement_pack(struct ul_placement *placement, enum ul_plan_pack method,
                                  struct ul_pack_options *pack, struct ul_pack_result *result,
                                  struct ul_diag *diag) UL_MUST_CHECK;
-/* Gives the ranges these offsets, behind `begin_bytes`, and returns the highest end behind that. */
+/* Gives the ranges these offsets plus `begin_bytes`; returns the highest end without that. */
 uint64_t ul_placement_store(const struct ul_placement *placement, uint64_t begin_bytes);
 
 /* Finds offsets for every range of the plan, by `method`; sets reserved_bytes, pack_method and
@@ -40,14 +40,15 @@ enum ul_status ul_place_ranges(struct ul_arena *arena, const struct ul_problem *
 
 /* banks.c */
 
-/* Lays the ranges of space 0 out in the banks of the problem, so that moving bytes costs as little
- * as is found, and sets what of the plan follows from that. Where they have no room, `fits` is
- * false, and the plan is as it was but for that. */
+/* Lays the ranges of space 0 out in the banks of the problem, so that moving bytes costs little,
+ * and sets offsets, banks, sums and cost of the plan. If they have no room, only sets `fits` to
+ * false.
+ */
 enum ul_status ul_place_banks(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options, struct ul_plan *plan,
                               struct ul_diag *diag) UL_MUST_CHECK;
-/* Per bank a capacity with which the plan fits, the others being as they are, as small as is found;
- * 0: none is. */
+/* By bank, the smallest capacity that was found with which the plan fits, while the other banks
+ * stay as they are; 0: none was found. */
 enum ul_status ul_banks_suffice(struct ul_arena *arena, const struct ul_problem *problem,
                                 const struct ul_plan_options *options, const struct ul_plan *plan,
                                 uint64_t *capacity_bytes, struct ul_diag *diag) UL_MUST_CHECK;

@@ -135,9 +135,9 @@ void ul_plan_pick(const struct ul_problem *problem, const struct ul_plan_options
 void ul_plan_finish(const struct ul_problem *problem, const struct ul_plan_options *options,
                     struct ul_plan_rung *rung);
 
-/* Lays a plan that fits out in the banks of its problem, where there are any; it has passed
- * ul_plan_check then. Where that does not do, *next_bytes says below what a plan of fewer bytes may
- * be tried next, which callers do so many times; else it is 0. */
+/* Lays a plan that fits out in the banks of its problem, if there are any, and has it checked. If
+ * the banks have no room for it, sets *next_bytes to the limit of a smaller plan, which the caller
+ * may try, UL_LAY_OUT_TRIES times in all; else to 0. */
 enum { UL_LAY_OUT_TRIES = 8 };
 enum ul_status ul_plan_lay_out(struct ul_arena *arena, const struct ul_problem *problem,
                                const struct ul_plan_options *options, struct ul_plan *plan,
