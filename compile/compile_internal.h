@@ -98,8 +98,8 @@ enum ul_status ul_compile_read_roots(struct ul_compile *compile,
 enum ul_status ul_compile_join_roots(struct ul_compile *compile,
                                      const struct ul_target *target) UL_MUST_CHECK;
 
-/* spaces.c: what the buffer of a program is made of, by --space; UL_USAGE or UL_UNSUPPORTED with
- * what does not go with that. */
+/* spaces.c: reads --space. UL_USAGE or UL_UNSUPPORTED if a value is not valid, or with options that
+ * cannot be combined with it. */
 enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
                                       struct ul_program_options *program) UL_MUST_CHECK;
 

@@ -120,7 +120,7 @@ bool ul_emit_is_rom_far(const struct ul_emitter *emitter)
            emitter->plan->reserved_bytes[UL_PROGRAM_ROM] > near_bytes;
 }
 
-/* The variable of the bank in which an offset of the arena lies; returns the offset there. */
+/* Writes the variable of the bank that holds an offset of the arena; returns the offset there. */
 static uint64_t put_bank(struct ul_emitter *emitter, uint64_t offset_bytes)
 {
     const struct ul_plan *plan = emitter->plan;

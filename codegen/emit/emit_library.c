@@ -207,7 +207,7 @@ static uint64_t weights_bytes(const struct ul_emitter *emitter)
     return loads ? emitter->payload_bytes + UL_FILE_TRAILER_BYTES : 0;
 }
 
-/* What {p}_init takes for the arena: where that has several memories, they lie in one block. */
+/* The arguments of {p}_init for the arena. Several memories lie in one block here. */
 static const char *buffers_of(const struct ul_emitter *emitter)
 {
     struct ul_text text;

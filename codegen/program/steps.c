@@ -192,7 +192,7 @@ static void list_spared(const struct ul_program_step *step, struct lists *lists)
     }
 }
 
-/* What the step moves of each place that it touches, in all rounds; scratch is written and read. */
+/* The bytes of each place that the step moves in all rounds. Scratch is written and read once. */
 static const uint64_t *list_traffic(const struct ul_builder *builder,
                                     const struct ul_program_step *step, const struct lists *lists)
 {

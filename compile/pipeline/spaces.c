@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --space: the memories that a program's buffer is made of, from text. Their names become names of
- * parameters and macros of C, so that they are checked as such. */
+/* --space: reads the memories that a program's buffer consists of. Their names become parameters
+ * and macros of C, so they must be names of C. */
 #include "compile/compile_internal.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* What the emitted library calls something else, or C does. */
+/* Names that C or the emitted library uses for something else. */
 static const char *const taken_names[] = {
     "alignas",  "alignof",   "arena",     "asm",      "auto",     "bool",      "break",
     "case",     "catch",     "char",      "class",    "const",    "constexpr", "continue",
@@ -35,7 +35,7 @@ static bool same_but_case(const char *a, const char *b)
     return *a == *b;
 }
 
-/* A name of C that nothing else has; of two that differ in case alone macros would be one. */
+/* Names that differ only in case would have the same macro. */
 static enum ul_status check_name(struct ul_compile *compile, const char *said, const char *name,
                                  const struct ul_plan_bank *banks, uint32_t bank_count)
 {
@@ -55,7 +55,7 @@ static enum ul_status check_name(struct ul_compile *compile, const char *said, c
     return UL_OK;
 }
 
-/* "8GB/s", in units of 10^6 bytes a second; at least one. */
+/* Reads "8GB/s" in units of 10^6 bytes a second. */
 static bool parse_rate(const char *text, uint64_t *rate_mb)
 {
     static const struct {
@@ -102,7 +102,7 @@ static enum ul_status read_word(struct ul_compile *compile, const char *said, co
     return UL_OK;
 }
 
-/* The memory of the profile where no rate is said. */
+/* Without a rate, the space is as fast as the memory of the profile. */
 static enum ul_status read_space(struct ul_compile *compile, const char *said,
                                  struct ul_plan_bank *banks, uint32_t bank_count)
 {
@@ -136,7 +136,7 @@ static enum ul_status read_space(struct ul_compile *compile, const char *said,
     return UL_OK;
 }
 
-/* What does not go with several memories, and what to do about it. */
+/* Refuses options that cannot be combined with --space, and says what to do. */
 static enum ul_status check_beside(struct ul_compile *compile)
 {
     const struct ul_compile_options *options = &compile->options;

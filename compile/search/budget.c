@@ -185,7 +185,7 @@ static enum ul_status stream(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* What plans are searched within: a budget, or what spaces have room for. */
+/* The limit of the search: a budget, or the room of all spaces. */
 static uint64_t limit_of(const struct ul_compile *compile)
 {
     return ul_compile_planning(compile).budget_bytes;
@@ -285,7 +285,7 @@ static enum ul_status solve_either(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* Lays the plan out in the spaces, if there are any; where it cannot be, smaller ones are tried. */
+/* Lays the plan out in the spaces, if there are any; tries smaller plans if it does not fit. */
 static enum ul_status solve_laid_out(struct ul_compile *compile)
 {
     const struct solved first = keep_solved(compile);

@@ -42,25 +42,36 @@ static void rows_fill(struct ul_arena *scratch, struct ul_plan *plan)
     }
 }
 
-void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
+static uint32_t timeline_length(const struct ul_plan *plan)
+{
+    return plan->position_count > 0 ? plan->position_count : 1;
+}
+
+uint64_t *ul_account_live_sums(struct ul_arena *arena, const struct ul_plan *plan)
 {
     UL_ASSERT(plan->alignment_bytes > 0);
-    uint32_t length = plan->position_count > 0 ? plan->position_count : 1;
-    uint64_t *change = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)length + 1);
+    uint32_t length = timeline_length(plan);
+    uint64_t *sums = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)length + 1);
     for (uint32_t r = 0; r < plan->range_count; r++) {
         const struct ul_plan_range *range = &plan->ranges[r];
         if (range->space != 0 || counted_begin(range) >= range->end)
             continue;
-        change[counted_begin(range)] += padded(plan, range->size_bytes);
-        change[range->end] -= padded(plan, range->size_bytes);
+        sums[counted_begin(range)] += padded(plan, range->size_bytes);
+        sums[range->end] -= padded(plan, range->size_bytes);
     }
-    uint64_t live = 0;
+    for (uint32_t p = 1; p < length; p++)
+        sums[p] += sums[p - 1];
+    return sums;
+}
+
+void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
+{
+    const uint64_t *sums = ul_account_live_sums(arena, plan);
     plan->order_lower_bound_bytes = 0;
     plan->peak_position = 0;
-    for (uint32_t p = 0; p < length; p++) {
-        live += change[p];
-        if (live > plan->order_lower_bound_bytes) {
-            plan->order_lower_bound_bytes = live;
+    for (uint32_t p = 0; p < timeline_length(plan); p++) {
+        if (sums[p] > plan->order_lower_bound_bytes) {
+            plan->order_lower_bound_bytes = sums[p];
             plan->peak_position = p;
         }
     }
@@ -175,10 +186,8 @@ struct bound {
 
 static bool may_be_elsewhere(const struct ul_problem *problem, const struct ul_plan_value *value)
 {
-    bool takes = false;
-    for (uint32_t r = 0; r < problem->resource_count; r++)
-        takes = takes || problem->resources[r].kind == UL_PLAN_ENGINE;
-    return takes && value->persistent && ul_value_may_move(value);
+    return ul_problem_other_space(problem) != UL_PLAN_NONE && value->persistent &&
+           ul_value_may_move(value);
 }
 
 /* UINT64_MAX: without limit. */

@@ -176,6 +176,15 @@ const struct ul_plan_resource *ul_problem_engine(const struct ul_problem *proble
     return found;
 }
 
+uint32_t ul_problem_other_space(const struct ul_problem *problem)
+{
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        if (problem->resources[r].kind == UL_PLAN_ENGINE)
+            return problem->resources[r].space;
+    }
+    return UL_PLAN_NONE;
+}
+
 const struct ul_plan_resource *ul_problem_runner(const struct ul_problem *problem, uint32_t stream)
 {
     const struct ul_plan_resource *second = NULL;
@@ -200,7 +209,7 @@ void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint3
     at->predecessors = list;
 }
 
-static uint32_t entry_around(const struct ul_problem *problem, uint32_t region)
+uint32_t ul_region_entry(const struct ul_problem *problem, uint32_t region)
 {
     while (region != 0 && problem->regions[region].kind != UL_PLAN_ENTRY)
         region = problem->regions[region].parent;
@@ -213,7 +222,7 @@ uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *prob
     for (uint32_t v = 0; v < problem->value_count; v++)
         entries[v] = UL_PLAN_NONE; /* nothing has touched it yet */
     for (uint32_t s = 0; s < problem->step_count; s++) {
-        uint32_t entry = entry_around(problem, problem->steps[s].region);
+        uint32_t entry = ul_region_entry(problem, problem->steps[s].region);
         for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++) {
             const struct ul_plan_alternative *alternative = &problem->steps[s].alternatives[a];
             for (uint32_t i = 0; i < alternative->substep_count; i++) {

@@ -219,11 +219,15 @@ uint64_t ul_resource_cost(const struct ul_plan_resource *resource, uint64_t size
 /* The engine that saves values to a space, or loads them from there; NULL: none does. */
 const struct ul_plan_resource *ul_problem_engine(const struct ul_problem *problem, uint32_t space,
                                                  bool loads);
+/* The space that values of space 0 are moved to, or UL_PLAN_NONE. */
+uint32_t ul_problem_other_space(const struct ul_problem *problem);
 /* The resource that runs steps on a stream. A stream without a row is like the first one that
  * computes on a stream other than 0; NULL: there is none. */
 const struct ul_plan_resource *ul_problem_runner(const struct ul_problem *problem, uint32_t stream);
 /* `step` must also come after `predecessor`, which has the smaller id. */
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
+/* The entry around a region, or the root. */
+uint32_t ul_region_entry(const struct ul_problem *problem, uint32_t region);
 /* By value, the only entry whose steps touch it, or 0; a persistent value belongs to no entry. */
 uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *problem);
 /* Whether transfers may move the value to a space that takes them; a persistent value then lives

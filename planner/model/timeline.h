@@ -43,6 +43,9 @@ void ul_plan_find_before(struct ul_arena *arena, const struct ul_problem *proble
 
 /* account.c */
 
+/* By position, the bytes of space 0 that live there, each range up to a multiple of the alignment.
+ * A range that takes over another's bytes counts from the next position on. */
+uint64_t *ul_account_live_sums(struct ul_arena *arena, const struct ul_plan *plan);
 /* The live sums: peak_position, order_lower_bound_bytes and the class and alignment rows. */
 void ul_account_live(struct ul_arena *arena, struct ul_plan *plan);
 /* By position, when it begins and is done, on the clock of its stream: a run or a transfer takes

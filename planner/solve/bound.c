@@ -131,7 +131,7 @@ static struct repeats transfers_bound(const struct ul_problem *problem,
     uint64_t base_cost = ul_solve_base_cost(graph);
     struct repeats found = {.cost = 0};
     const struct ul_plan_resource *engine =
-        ul_problem_engine(problem, ul_transfer_space(problem), false);
+        ul_problem_engine(problem, ul_problem_other_space(problem), false);
     base_leave(problem, alignment_bytes, graph);
     const struct ul_bound_transfers job = {.graph = graph,
                                            .engine = engine,
@@ -168,7 +168,7 @@ static struct repeats repeats_bound(struct ul_arena *arena, const struct ul_prob
     struct ul_remat_exact backwards = job;
     if (!graph.exact)
         return (struct repeats){.cost = 0};
-    if (ul_transfer_space(problem) != UL_PLAN_NONE)
+    if (ul_problem_other_space(problem) != UL_PLAN_NONE)
         return transfers_bound(problem, &graph.graph, alignment_bytes, job.budget_bytes, limit);
     ul_remat_backward_run(&backwards);
     bool settled =

@@ -935,7 +935,7 @@ static enum ul_status cuts_climb(struct climb *c, const struct rungs *rungs)
 /* How many of the bytes that a budget counts the other space may take. */
 static uint64_t room_of(const struct ul_problem *problem)
 {
-    uint32_t space = ul_transfer_space(problem);
+    uint32_t space = ul_problem_other_space(problem);
     uint64_t capacity = space == UL_PLAN_NONE ? 0 : problem->spaces[space].capacity_bytes;
     return capacity == 0 ? UINT64_MAX : capacity;
 }
@@ -978,7 +978,7 @@ static enum ul_status moved_offer(struct climb *c, struct ul_arena *scratch,
     plan.positions =
         ul_arena_copy(c->arena, job->positions, job->position_count * sizeof *job->positions);
     UL_TRY(sequence_pack(c, scratch, false, &plan));
-    uint32_t space = ul_transfer_space(c->problem);
+    uint32_t space = ul_problem_other_space(c->problem);
     *is_held = space == UL_PLAN_NONE || plan.reserved_bytes[space] <= room_of(c->problem);
     return UL_OK;
 }
@@ -1045,7 +1045,7 @@ static enum ul_status base_move(struct climb *c, uint64_t limit_bytes)
 
 static enum ul_status sources_move(struct climb *c, uint64_t limit_bytes)
 {
-    if (ul_transfer_space(c->problem) == UL_PLAN_NONE && !c->is_asynchronous)
+    if (ul_problem_other_space(c->problem) == UL_PLAN_NONE && !c->is_asynchronous)
         return UL_OK;
     UL_TRY(base_move(c, limit_bytes));
     for (uint32_t i = 0; i < c->source_count && !is_late(c); i++)
@@ -1106,7 +1106,7 @@ static enum ul_status room_try(struct climb *c, const struct rungs *r, uint64_t 
     const struct climb before = *c;
     struct ul_problem problem = *c->problem;
     struct ul_plan_ladder ladder = {.count = 0};
-    uint32_t space = ul_transfer_space(&problem);
+    uint32_t space = ul_problem_other_space(&problem);
     problem.spaces =
         ul_arena_copy(&c->scratch, problem.spaces, problem.space_count * sizeof *problem.spaces);
     problem.spaces[space].capacity_bytes = room_bytes;
@@ -1159,7 +1159,7 @@ static enum ul_status room_find(struct climb *c, const struct rungs *r, uint64_t
 
 static enum ul_status transfers_climb(struct climb *c, const struct rungs *r, uint64_t budget_bytes)
 {
-    bool moves = ul_transfer_space(c->problem) != UL_PLAN_NONE;
+    bool moves = ul_problem_other_space(c->problem) != UL_PLAN_NONE;
     if (!moves && !c->is_asynchronous)
         return UL_OK;
     /* Steps that run at the same time may take more bytes than the runs alone. */
@@ -1240,22 +1240,11 @@ static void base_order(struct climb *c)
 static void beside_make(struct climb *c)
 {
     const struct ul_plan *base = c->base;
-    uint64_t *change = UL_NEW_ARRAY(&c->scratch, uint64_t, (uint64_t)base->position_count + 2);
-    uint64_t live = 0;
-    for (uint32_t r = 0; r < base->range_count; r++) {
-        const struct ul_plan_range *range = &base->ranges[r];
-        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
-        uint64_t bytes = ul_size_align_or_die(range->size_bytes, base->alignment_bytes);
-        if (range->space != 0 || begin >= range->end)
-            continue;
-        change[begin] += bytes;
-        change[range->end] -= bytes;
-    }
+    const uint64_t *live_bytes = ul_account_live_sums(&c->scratch, base);
     c->beside = UL_NEW_ARRAY(&c->scratch, uint64_t, c->problem->step_count);
     for (uint32_t p = 0; p < base->position_count; p++) {
-        live += change[p];
         uint64_t *max = &c->beside[base->positions[p].step];
-        *max = live > *max ? live : *max;
+        *max = live_bytes[p] > *max ? live_bytes[p] : *max;
     }
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         uint64_t touched = c->needs[s][ul_step_cheapest(&c->problem->steps[s])];
@@ -1631,7 +1620,7 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
         UL_TRY(ul_plan_without_budget(arena, problem, &c.options, &first.plan, diag));
     rung_add(arena, ladder, &first);
     bool keeps = c.options.remat == UL_REMAT_KEEP && c.options.kept != NULL;
-    bool is_fixed = keeps && ul_transfer_space(problem) == UL_PLAN_NONE;
+    bool is_fixed = keeps && ul_problem_other_space(problem) == UL_PLAN_NONE;
     if (c.options.pack == UL_PACK_NONE || is_fixed || problem->step_count == 0)
         return UL_OK;
     c.effort.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);

@@ -26,7 +26,7 @@ enum ul_status ul_plan_front(struct ul_arena *arena, const struct ul_problem *pr
     bool keeps = options->remat == UL_REMAT_KEEP && options->kept != NULL;
     if (keeps)
         UL_TRY(ul_ladder_keep(arena, problem, options, &first->plan, diag));
-    bool moves = ul_transfer_space(problem) != UL_PLAN_NONE;
+    bool moves = ul_problem_other_space(problem) != UL_PLAN_NONE;
     limited.finds_room = !fits_bytes(first, limited.budget_bytes);
     if (wants_ladder || ((!keeps || moves) && limited.finds_room))
         return ul_ladder_build(arena, problem, &limited, &first->plan, ladder, diag);

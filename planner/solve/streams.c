@@ -100,7 +100,6 @@ static void touch(struct streams *s, uint32_t p, uint32_t value)
 static void find_touches(struct streams *s)
 {
     const struct ul_plan *plan = s->plan;
-    uint64_t live_bytes = 0;
     for (uint32_t p = 0; p < s->count; p++) {
         const struct ul_plan_substep *substep = ul_substep_at(s->problem, &plan->positions[p]);
         for (uint32_t i = 0; i < substep->read_count; i++)
@@ -109,20 +108,10 @@ static void find_touches(struct streams *s)
             touch(s, p, substep->writes[i]);
     }
     for (uint32_t r = 0; r < plan->range_count; r++) {
-        const struct ul_plan_range *range = &plan->ranges[r];
-        if (range->space != 0)
-            continue;
-        if (range->value == UL_PLAN_NONE)
-            add(s, &s->touched[range->begin], r);
-        if (counted_begin(range) < range->end) {
-            s->live_bytes[counted_begin(range)] += padded_bytes(s, r);
-            s->live_bytes[range->end] -= padded_bytes(s, r);
-        }
+        if (plan->ranges[r].space == 0 && plan->ranges[r].value == UL_PLAN_NONE)
+            add(s, &s->touched[plan->ranges[r].begin], r);
     }
-    for (uint32_t p = 0; p < s->count; p++) {
-        live_bytes += s->live_bytes[p];
-        s->live_bytes[p] = live_bytes;
-    }
+    s->live_bytes = ul_account_live_sums(&s->arena, plan);
 }
 
 /* Lists the ranges that a window touches, and whether stream 1 touches them. Returns their
@@ -373,7 +362,6 @@ static void init(struct streams *s)
     uint32_t count = s->count;
     s->before = UL_NEW_ARRAY(&s->arena, struct ul_plan_list, count);
     s->touched = UL_NEW_ARRAY(&s->arena, struct ul_plan_list, count);
-    s->live_bytes = UL_NEW_ARRAY(&s->arena, uint64_t, (uint64_t)count + 2);
     s->best_cost = UL_NEW_ARRAY(&s->arena, uint64_t, (uint64_t)count + 1);
     s->windows = UL_NEW_ARRAY(&s->arena, struct window, (uint64_t)count + 1);
     s->ranges = UL_NEW_ARRAY(&s->arena, uint32_t, s->plan->range_count);

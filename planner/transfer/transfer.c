@@ -6,15 +6,6 @@
 #include "planner/model/timeline.h"
 #include "planner/transfer/transfer_internal.h"
 
-uint32_t ul_transfer_space(const struct ul_problem *problem)
-{
-    for (uint32_t r = 0; r < problem->resource_count; r++) {
-        if (problem->resources[r].kind == UL_PLAN_ENGINE)
-            return problem->resources[r].space;
-    }
-    return UL_PLAN_NONE;
-}
-
 /* Without noise first: by hidden time, by cost, and by the last position beyond the limit, as it
  * comes. */
 static const struct ul_transfer_way plain_ways[] = {
@@ -129,7 +120,7 @@ void ul_transfer_only_runs(struct ul_arena *arena, struct ul_plan *plan)
 void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job)
 {
     struct ul_arena scratch;
-    uint32_t space = ul_transfer_space(job->problem);
+    uint32_t space = ul_problem_other_space(job->problem);
     ul_arena_init(&scratch);
     struct ul_transfer_model model = {
         .arena = &scratch, .problem = job->problem, .runs = job->runs, .space = space};

@@ -26,8 +26,6 @@ struct ul_transfer {
     uint64_t floor_bytes; /* no choice of values to move has a smaller live sum with these runs */
 };
 
-/* The space that values of space 0 are moved to, or UL_PLAN_NONE. */
-uint32_t ul_transfer_space(const struct ul_problem *problem);
 /* Fills the result: the cheapest of several tries. */
 void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job);
 /* Moves the runs of a plan to stream 0 and removes everything else. */

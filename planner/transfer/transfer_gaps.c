@@ -36,10 +36,7 @@ static uint32_t region_of(const struct ul_problem *problem, const struct ul_plan
 
 uint32_t ul_transfer_section(const struct ul_problem *problem, const struct ul_plan_position *at)
 {
-    uint32_t region = region_of(problem, at);
-    while (region != 0 && problem->regions[region].kind != UL_PLAN_ENTRY)
-        region = problem->regions[region].parent;
-    return region;
+    return ul_region_entry(problem, region_of(problem, at));
 }
 
 static uint32_t region_at(const struct ul_transfer_model *m, uint32_t position)
@@ -96,32 +93,10 @@ static void boundaries_make(struct ul_transfer_model *m)
         m->last_open[g] = ul_transfer_is_open(m->problem, m->runs, g) ? g : m->last_open[g - 1];
         if (g == m->count)
             break;
-        const struct ul_plan_position *at = &m->runs->positions[g];
-        uint64_t cost = m->problem->steps[at->step].alternatives[at->alternative].cost;
-        m->time[g + 1] = m->time[g] + (at->substep == 0 ? cost : 0);
+        m->time[g + 1] = m->time[g] + ul_plan_cost_at(m->problem, &m->runs->positions[g]);
     }
     for (uint32_t g = m->count + 1; g-- > 0;)
         m->next_open[g] = ul_transfer_is_open(m->problem, m->runs, g) ? g : m->next_open[g + 1];
-}
-
-static void live_make(struct ul_transfer_model *m)
-{
-    uint64_t live = 0;
-    uint64_t *change = UL_NEW_ARRAY(m->arena, uint64_t, (uint64_t)m->count + 2);
-    m->live_bytes = UL_NEW_ARRAY(m->arena, uint64_t, m->count);
-    for (uint32_t r = 0; r < m->runs->range_count; r++) {
-        const struct ul_plan_range *range = &m->runs->ranges[r];
-        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
-        uint64_t bytes = ul_size_align_or_die(range->size_bytes, m->runs->alignment_bytes);
-        if (range->space != 0 || begin >= range->end)
-            continue;
-        change[begin] += bytes;
-        change[range->end] -= bytes;
-    }
-    for (uint32_t p = 0; p < m->count; p++) {
-        live += change[p];
-        m->live_bytes[p] = live;
-    }
 }
 
 /* ---- Touches ---- */
@@ -355,7 +330,7 @@ void ul_transfer_model_make(struct ul_transfer_model *m)
     UL_ASSERT(m->space != UL_PLAN_NONE && m->count > 0);
     sections_make(m);
     boundaries_make(m);
-    live_make(m);
+    m->live_bytes = ul_account_live_sums(m->arena, m->runs);
     for (uint32_t p = 0; p < m->count; p++)
         k.has_entries = k.has_entries || m->section[p] != 0;
     uint32_t *counts = touches_make(&k);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: 0BSD */
 /*
- * An arena that is made of several memories, its banks: the first is what everything calls the
- * arena, and holds a mark and the addresses of the others at a place of the plan's. Offsets go on
- * from bank to bank.
+ * An arena that consists of several memories, its banks. All functions call the first one the
+ * arena; it holds a mark and the addresses of the others at a planned offset. Offsets continue from
+ * bank to bank.
  *
  * Ownership: the memories are the caller's. Pure C99; needs no library.
  */
@@ -41,7 +41,7 @@ static inline unsigned char *ul_at(const struct ul_model *model, const unsigned 
     return ul_bank_of(model, arena, bank - 1) + (offset_bytes - model->banks[bank - 1].begin_bytes);
 }
 
-/* Notes where the banks lie; NULL: one behind the other, in one buffer. */
+/* Notes the addresses of the banks; NULL: they follow each other in one buffer. */
 static inline void ul_banks_note(const struct ul_model *model, unsigned char *arena,
                                  void *const *banks)
 {

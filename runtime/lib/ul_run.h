@@ -299,8 +299,8 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
     return ul_run_init_with(model, arena, bytes, 0, NULL, source, failure);
 }
 
-/* The same for an arena that is made of banks, of which each is a buffer of its own: `bytes` at
-   `banks`, each aligned as the arena. The first is the arena from then on. */
+/* The same for an arena with banks in separate buffers: `bytes` at `banks`, each aligned as the
+   arena. The first is the arena from then on. */
 static inline enum ul_result ul_run_init_banks(const struct ul_model *model, void *const *banks,
                                                const size_t *bytes,
                                                const struct ul_weights_source *source,

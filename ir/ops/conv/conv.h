@@ -4,7 +4,7 @@
 #define UL_OPS_CONV_H
 
 #include "ir/geometry.h"
-#include "ir/ops/hooks.h"
+#include "ir/ops/conv/conv.def"
 
 /* conv_lower.c: what changes between Conv and its quantised forms. */
 struct ul_conv_operands {

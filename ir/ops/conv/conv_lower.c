@@ -2,7 +2,6 @@
 /* Convolution as a contraction for each batch and group: m = output channels, n = output pixels,
  * k = (input channel, kernel position). Depthwise convolution is the case of one row. */
 #include "ir/kernel_build.h"
-#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
 
 #include <string.h>

@@ -8,7 +8,6 @@
  * one plain loop nest that finds its phase as it runs.
  */
 #include "ir/kernel_build.h"
-#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
 #include "ir/ops/quant/quant.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of matrix products: along the batch, the rows, or the columns of the result. What is summed
  * over stays whole. */
-#include "ir/ops/matmul/matmul.def"
 #include "ir/ops/matmul/matmul.h"
 #include "ir/split_rule.h"
 

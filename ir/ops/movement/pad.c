@@ -2,7 +2,6 @@
 /* Pad and CenterCropPad. A negative pad crops; reflecting, repeating and wrapping apply to what is
  * left after cropping. */
 #include "ir/op_names.h"
-#include "ir/ops/movement/movement.def"
 #include "ir/ops/movement/movement.h"
 
 #include "ir/kernel_build.h"

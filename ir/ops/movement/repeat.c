@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expand and Tile: elements that are in the output more than once. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"

@@ -5,7 +5,6 @@
  * indexes and strides then pass group by group, so that untouched dimensions cost no division and
  * a strided input stays a view as long as each group's own strides permit. */
 #include "ir/op_names.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that follow from shapes, coordinates and a few numbers. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"

@@ -2,7 +2,6 @@
 /* Random tensors. ONNX leaves the generator open; here it is Philox with 64 bits of counter and
  * of seed (ir/kernel.h). Every element owns four draws, so that no two share any. */
 #include "ir/ops/random/random.h"
-#include "ir/ops/random/random.def"
 #include "ir/ops/training/training.def"
 
 #include "ir/kernel_build.h"

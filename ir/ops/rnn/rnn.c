@@ -32,7 +32,6 @@
 #include "ir/ops/rnn/rnn.h"
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
-#include "ir/ops/rnn/rnn.def"
 
 #include <string.h>
 

@@ -2,7 +2,6 @@
 /* Attributes and shapes of RNN, GRU and LSTM. */
 #include "ir/infer.h"
 #include "ir/op_names.h"
-#include "ir/ops/rnn/rnn.def"
 #include "ir/ops/rnn/rnn.h"
 
 #include <string.h>

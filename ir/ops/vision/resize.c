@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resize: the size that it gives, and the scale of each axis. */
 #include "ir/ops/vision/resize_plan.h"
-#include "ir/ops/vision/vision.def"
 
 #include "ir/ops/require.h"
 
