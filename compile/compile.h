@@ -74,7 +74,7 @@ struct ul_compile {
     struct ul_frontend_options given; /* options for its inputs */
     bool loaded;                      /* ul_model_done must be called */
     uint32_t root_count;              /* 0: one model */
-    uint64_t banks_bytes;             /* with --space: what a plan may reserve; else 0 */
+    uint64_t banks_bytes; /* with --space: the most bytes that a plan may reserve; else 0 */
     struct ul_compile_root *roots;
     bool is_root;             /* part of another compile, which joins its graph with others */
     uint64_t weight_elements; /* elements of parameters in the model as it is read */

@@ -34,7 +34,7 @@ static inline bool ul_compile_is_process(const struct ul_compile *compile)
     return !compile->is_library && compile->options.io == UL_IO_ARENA &&
            compile->options.weights != UL_WEIGHTS_ROM;
 }
-/* What a program takes besides its buffer and a budget bounds. */
+/* The bytes outside a program's buffer that a budget counts. */
 static inline struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
                                                       const struct ul_program *program)
 {
@@ -98,8 +98,8 @@ enum ul_status ul_compile_read_roots(struct ul_compile *compile,
 enum ul_status ul_compile_join_roots(struct ul_compile *compile,
                                      const struct ul_target *target) UL_MUST_CHECK;
 
-/* spaces.c: reads --space. UL_USAGE or UL_UNSUPPORTED if a value is not valid, or with options that
- * cannot be combined with it. */
+/* spaces.c: the memories of a program's buffer, by --space; UL_USAGE or UL_UNSUPPORTED for options
+ * that cannot be combined with it. */
 enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
                                       struct ul_program_options *program) UL_MUST_CHECK;
 

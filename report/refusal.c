@@ -144,3 +144,12 @@ const char *ul_report_bank_refusal(const struct ul_report *report, const struct 
     put_remedies(&text, refusal);
     return text.data;
 }
+
+const char *ul_report_offload_refusal(const struct ul_report *report, uint64_t reserved_bytes,
+                                      uint64_t capacity_bytes, struct ul_arena *arena)
+{
+    UL_ASSERT(reserved_bytes > capacity_bytes);
+    return ul_arena_printf(arena, "%s does not fit: it offloads %s, %s more than --offload-budget",
+                           report->facts.model, ul_size_exact(arena, reserved_bytes),
+                           ul_size_exact(arena, reserved_bytes - capacity_bytes));
+}

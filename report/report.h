@@ -133,8 +133,8 @@ const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t 
  * inputs or all outputs of an entry point; where there was no choice of splits, the lower bound of
  * the program. What other models in a shared arena take is not counted. */
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
-/* What nothing may exceed: the budget, or what the banks of the problem have together; 0: there is
- * no such limit. */
+/* The limit for every plan: the budget, or the sum of the problem's banks; 0: there is no such
+ * limit. */
 uint64_t ul_report_limit_bytes(const struct ul_problem *problem, const struct ul_saved *facts);
 /* Files do not number spaces that are parts of the process. These give a space's index in files
  * (for the count of all spaces, how many have one), and the space of an index. */
@@ -244,11 +244,14 @@ enum { UL_REFUSAL_REMEDIES = 5 };
 struct ul_refusal {
     uint64_t budget_bytes, needed_bytes;
     uint64_t offload_budget_bytes; /* 0: offloaded values are not bounded */
-    const char *method; /* why a named method does not serve; NULL: it does, or none is */
+    const char *method; /* why a named method does not apply; NULL: it does, or none is named */
     bool keeps;         /* the caller said what a plan keeps */
     uint32_t remedy_count;
     const char *remedies[UL_REFUSAL_REMEDIES]; /* options that make a plan smaller */
 };
+/* The message where the report's plan offloads more than the other space has. */
+const char *ul_report_offload_refusal(const struct ul_report *report, uint64_t reserved_bytes,
+                                      uint64_t capacity_bytes, struct ul_arena *arena);
 /* The message where the report's plan needs more than its budget. */
 const char *ul_report_refusal(const struct ul_report *report, const struct ul_refusal *refusal,
                               struct ul_arena *arena);

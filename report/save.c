@@ -92,7 +92,7 @@ static void save_tables(const struct ul_report *report, struct ul_arena *arena,
         save_range(report, arena, &readers, i, &saved->ranges[i]);
 }
 
-/* The largest live sum of what lies in a bank. */
+/* The largest live sum of the ranges in a bank. */
 static uint64_t live_in_bank(const struct ul_plan *plan, struct ul_arena *arena, uint32_t bank)
 {
     uint32_t length = plan->position_count > 0 ? plan->position_count : 1;

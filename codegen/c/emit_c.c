@@ -162,7 +162,7 @@ static const char *bank_parameters(const struct ul_emitter *emitter)
     return text.data;
 }
 
-/* Writes the functions that only a program in several memories has. */
+/* How the program begins in several memories, and the memory of an offset. */
 static void put_bank_functions(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;

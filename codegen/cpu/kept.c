@@ -21,9 +21,10 @@ enum {
     QUANTUM_BYTES = 1024,      /* results are rounded up: free lists differ by a few bytes */
     GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
     NARROW_GRADIENT_CODE = 384 << 10, /* the same where vectors are of 256 bits or fewer */
-    HALF_GRADIENT_CODE = 256 << 10,   /* more of it where some of what is multiplied has 16 bits */
-    STANDARD_CODE = 32 << 10, /* of the C++ library, less what set-up alone touches of others */
-    SMALL_RUNTIME = 400 << 10 /* what the loader relocates of the library, and an engine */
+    HALF_GRADIENT_CODE = 256 << 10,   /* more of it where some factors have 16 bits */
+    /* of the C++ library, less the pages of others that set-up alone touches */
+    STANDARD_CODE = 32 << 10,
+    SMALL_RUNTIME = 400 << 10 /* the loader's relocations for the library, and an engine */
 };
 
 /* ---- memory that one call adds ---- */
@@ -78,7 +79,7 @@ uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call)
 
 /* ---- what the library takes for itself ---- */
 
-/* What calls are there. Convolutions and means of bytes run through less of the library's code. */
+/* The kinds of calls. Convolutions and means of bytes run less of the library's code. */
 struct kinds {
     bool float_windows, gradients, halves;
 };

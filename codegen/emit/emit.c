@@ -120,7 +120,7 @@ bool ul_emit_is_rom_far(const struct ul_emitter *emitter)
            emitter->plan->reserved_bytes[UL_PROGRAM_ROM] > near_bytes;
 }
 
-/* Writes the variable of the bank that holds an offset of the arena; returns the offset there. */
+/* The variable for the bank that contains an offset of the arena; returns the offset there. */
 static uint64_t put_bank(struct ul_emitter *emitter, uint64_t offset_bytes)
 {
     const struct ul_plan *plan = emitter->plan;
@@ -435,7 +435,7 @@ static void put_root_headers(struct ul_emitter *emitter)
         ul_text_printf(emitter->text, "#include \"%s.h\"\n", graph->blocks[r].name);
 }
 
-/* What the caller has to give. */
+/* The bytes that the caller must provide. */
 static void put_sizes(struct ul_emitter *emitter, const char *big)
 {
     const struct ul_plan *plan = emitter->plan;

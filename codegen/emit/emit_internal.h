@@ -254,7 +254,7 @@ void ul_emit_tables(struct ul_emitter *emitter);
 void ul_emit_cmakelists(struct ul_emitter *emitter);
 void ul_emit_cmake_config(struct ul_emitter *emitter);
 void ul_emit_pkg_config(struct ul_emitter *emitter);
-/* The last rules of a Makefile: `make install` of a library alone, and `make clean`. */
+/* The last rules of a Makefile: `make install` of a library, and `make clean`. */
 void ul_emit_last_rules(struct ul_emitter *emitter);
 
 /* emit_headers.c */

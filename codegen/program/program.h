@@ -226,7 +226,7 @@ struct ul_program_options {
     const struct ul_program *base;
     const struct ul_training *training; /* NULL: it does not train */
     struct ul_program_offload offload;
-    const struct ul_plan_bank *banks; /* what the arena is made of */
+    const struct ul_plan_bank *banks; /* the memories of the arena */
     uint32_t bank_count;              /* 0: it is one */
 };
 

@@ -86,7 +86,7 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
  * Adds them to the traffic, and returns them. */
 uint64_t ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
                               uint64_t accesses, struct ul_traffic *traffic);
-/* What argument `i` of a step without a function moves. */
+/* The bytes that argument `i` of a step without a function moves. */
 uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step,
                              uint32_t i);
 /* How often a step of `region` runs; both branches count. */

@@ -119,8 +119,8 @@ static void bound_costs(struct ul_plan_alternative *ways, uint32_t count)
             ways[i].cost = least;
 }
 
-/* What the cost of a step counts of its traffic: not what lies in banks, whose rates the planner
- * counts by. */
+/* The part of a step's traffic that its cost counts: without bytes in banks, which the planner
+ * counts by the banks' rates. */
 static struct ul_traffic counted_traffic(const struct ul_builder *builder,
                                          const struct ul_program_step *step)
 {
@@ -133,7 +133,7 @@ static struct ul_traffic counted_traffic(const struct ul_builder *builder,
         UL_ASSERT(traffic.moved_bytes >= step->moved[i]);
         traffic.moved_bytes -= step->moved[i];
         if (!builder->options->weights_rom)
-            traffic.weight_bytes = 0; /* all of them lie in banks */
+            traffic.weight_bytes = 0; /* all of them are in banks */
     }
     return traffic;
 }
@@ -192,7 +192,8 @@ static void list_spared(const struct ul_program_step *step, struct lists *lists)
     }
 }
 
-/* The bytes of each place that the step moves in all rounds. Scratch is written and read once. */
+/* The bytes that the step moves for each place that it touches, in all rounds; scratch is written
+ * and read. */
 static const uint64_t *list_traffic(const struct ul_builder *builder,
                                     const struct ul_program_step *step, const struct lists *lists)
 {

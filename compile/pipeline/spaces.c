@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Names that C or the emitted library uses for something else. */
+/* Names that the emitted library, or C, uses for something else. */
 static const char *const taken_names[] = {
     "alignas",  "alignof",   "arena",     "asm",      "auto",     "bool",      "break",
     "case",     "catch",     "char",      "class",    "const",    "constexpr", "continue",
@@ -35,7 +35,8 @@ static bool same_but_case(const char *a, const char *b)
     return *a == *b;
 }
 
-/* Names that differ only in case would have the same macro. */
+/* Checks that a name is an unused name of C; names that differ only in case would give the same
+ * macro. */
 static enum ul_status check_name(struct ul_compile *compile, const char *said, const char *name,
                                  const struct ul_plan_bank *banks, uint32_t bank_count)
 {
@@ -136,7 +137,7 @@ static enum ul_status read_space(struct ul_compile *compile, const char *said,
     return UL_OK;
 }
 
-/* Refuses options that cannot be combined with --space, and says what to do. */
+/* Refuses options that cannot be combined with several memories, with a remedy. */
 static enum ul_status check_beside(struct ul_compile *compile)
 {
     const struct ul_compile_options *options = &compile->options;

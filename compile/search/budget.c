@@ -185,7 +185,7 @@ static enum ul_status stream(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* The limit of the search: a budget, or the room of all spaces. */
+/* The limit for the search of plans: a budget, or the room of the spaces. */
 static uint64_t limit_of(const struct ul_compile *compile)
 {
     return ul_compile_planning(compile).budget_bytes;
@@ -336,10 +336,9 @@ static enum ul_status require_offload(struct ul_compile *compile)
     uint64_t reserved = offload->exists ? compile->plan.reserved_bytes[UL_PROGRAM_OFFLOAD] : 0;
     if (offload->capacity_bytes == 0 || reserved <= offload->capacity_bytes)
         return UL_OK;
-    return ul_diag_set(&compile->diag, UL_NO_FIT,
-                       "%s does not fit: it offloads %s, %s more than --offload-budget",
-                       compile->report.facts.model, ul_size_exact(&compile->keep, reserved),
-                       ul_size_exact(&compile->keep, reserved - offload->capacity_bytes));
+    return ul_diag_set(&compile->diag, UL_NO_FIT, "%s",
+                       ul_report_offload_refusal(&compile->report, reserved,
+                                                 offload->capacity_bytes, &compile->keep));
 }
 
 /* What makes a plan smaller and was not asked for yet, as far as no plan says it. */

@@ -30,7 +30,7 @@ struct ul_checker {
     struct ul_checker_use *readers,
         *writers;             /* by range: the last that used it from another stream */
     uint32_t *first, *last;   /* by region: positions [first, last) */
-    uint64_t bank_cost;       /* of what is moved to and from the banks of the plan */
+    uint64_t bank_cost;       /* of moves to and from the banks of the plan */
     uint64_t least_bank_cost; /* of the cheapest alternatives, at the best rate */
 };
 
@@ -38,8 +38,8 @@ struct ul_checker {
 
 /* check_banks.c */
 
-/* Whether every range of space 0 lies in a bank that has room for it and takes it, and moves cost
- * what the plan says; sets bank_cost and least_bank_cost, 0 where there are no banks. */
+/* Whether every range of space 0 is in a bank that has room for it and accepts it, and the cost of
+ * moves is as in the plan; sets bank_cost and least_bank_cost, 0 where there are no banks. */
 enum ul_status ul_checker_banks(struct ul_checker *c) UL_MUST_CHECK;
 
 /* check_sums.c */

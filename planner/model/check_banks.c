@@ -17,9 +17,9 @@ static const char *range_name(const struct ul_checker *c, uint32_t r)
                            name == NULL ? "(unnamed)" : ul_word_quote(c->scratch, name));
 }
 
-/* ---- Where ranges lie ---- */
+/* ---- Banks of ranges ---- */
 
-/* A range lies in one bank as a whole, what it holds being what that one is for. */
+/* A range is in one bank as a whole, and the bank accepts its kind of content. */
 static enum ul_status in_bank_check(const struct ul_checker *c, uint32_t r, uint64_t *tops)
 {
     const struct ul_plan_range *range = &c->plan->ranges[r];
@@ -43,7 +43,7 @@ static enum ul_status in_bank_check(const struct ul_checker *c, uint32_t r, uint
          (unsigned long long)range->offset_bytes);
 }
 
-/* Banks follow each other, hold what lies in them, and have room for it. */
+/* Banks follow each other, contain their ranges, and have room for them. */
 static enum ul_status layout_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
@@ -120,7 +120,7 @@ static uint32_t touched_value(const struct ul_plan_substep *substep, uint32_t i)
                                                           : UL_PLAN_NONE;
 }
 
-/* Adds what the position of a run moves to the sums of the banks where that lies. */
+/* Adds the bytes that the position of a run moves to the sums of their banks. */
 static void moves_add(const struct ul_checker *c, const uint32_t *scratch_ranges, uint32_t p,
                       uint64_t *moved)
 {
@@ -155,7 +155,7 @@ static uint64_t *moved_of(const struct ul_checker *c)
     return moved;
 }
 
-/* What the fastest ways of all steps move to and from space 0. */
+/* The bytes that the fastest ways of all steps move to and from space 0. */
 static uint64_t least_moved(const struct ul_checker *c)
 {
     uint64_t sum = 0;

@@ -67,7 +67,7 @@ enum ul_plan_kind {
                    */
 };
 
-/* What texts call a position: "run", "save", "load", "wait". In plan_text.c. */
+/* The words for positions in texts: "run", "save", "load", "wait". In plan_text.c. */
 enum { UL_PLAN_WORD_COUNT = 4 };
 const char *ul_plan_word(uint32_t word);
 uint32_t ul_plan_word_of(enum ul_plan_kind kind, bool loads);
@@ -99,7 +99,7 @@ struct ul_plan_position {
     uint32_t region;      /* copy, wait: the root, or the entry to which they belong */
 };
 
-/* Sets what the word says: the kind, and the direction of a copy. */
+/* Sets the kind, and the direction of a copy, from the word. */
 void ul_plan_set_word(struct ul_plan_position *position, uint32_t word);
 
 /* The bytes of one copy of a value, in the space where it resides, or of the scratch of one
@@ -123,8 +123,8 @@ struct ul_plan_rows {
     uint64_t holes_bytes;
 };
 
-/* Where a bank of the problem begins in space 0, and its size: up to the highest end of a range
- * that lies in it. Banks follow each other. */
+/* The begin of a bank of the problem in space 0, and its bytes: up to the highest end of a range in
+ * it. Banks follow each other. */
 struct ul_plan_bank_place {
     uint64_t begin_bytes, size_bytes;
 };
@@ -209,10 +209,10 @@ enum ul_status ul_plan_require_methods(const struct ul_plan_options *options,
 /* Why the named method of recomputation cannot be used: remat_why_not is not NULL. */
 const char *ul_plan_remat_refusal(struct ul_arena *arena, const struct ul_plan_options *options,
                                   const struct ul_plan *plan);
-/* The resource that does what a run or a copy does. */
+/* The resource that performs a run or a copy. */
 const struct ul_plan_resource *ul_plan_resource_at(const struct ul_problem *problem,
                                                    const struct ul_plan_position *at);
-/* What a run or a copy costs by itself; the first substep has all of what a step costs. */
+/* The cost of a run or a copy alone; the first substep has the whole cost of a step. */
 uint64_t ul_plan_cost_at(const struct ul_problem *problem, const struct ul_plan_position *at);
 /* The bank that holds [offset, offset + size), or UL_PLAN_NONE. */
 uint32_t ul_plan_find_bank(const struct ul_plan *plan, uint64_t offset_bytes, uint64_t size_bytes);

@@ -99,7 +99,7 @@ static void put_method(struct ul_text *text, const char *name)
     ul_text_quote(text, name, strlen(name));
 }
 
-/* "banks 0:4096 4096:512": where each begins, and what it holds. */
+/* "banks 0:4096 4096:512": begin and bytes of each. */
 static void put_banks(struct ul_text *text, const struct ul_plan *plan)
 {
     if (plan->banks == NULL)

@@ -425,6 +425,19 @@ static enum ul_status bits_verify(const struct verifier *v, const struct ul_plan
     return UL_OK;
 }
 
+/* A spare alternative runs where the first one does. */
+static enum ul_status resources_verify(const struct verifier *v, const struct ul_plan_step *step)
+{
+    for (uint32_t i = 0; i < step->alternative_count + step->spare_count; i++) {
+        uint32_t r = step->alternatives[i].resource;
+        if (r >= v->problem->resource_count || v->problem->resources[r].kind == UL_PLAN_ENGINE ||
+            (i >= step->alternative_count && r != step->alternatives[0].resource))
+            return ul_diag_set(v->diag, UL_INVALID, "step %s: resource %u runs no such step.",
+                               name_or(step->name), r);
+    }
+    return UL_OK;
+}
+
 static enum ul_status step_verify(struct verifier *v)
 {
     const struct ul_problem *problem = v->problem;
@@ -441,16 +454,13 @@ static enum ul_status step_verify(struct verifier *v)
     }
     for (uint32_t i = 0; i < step->alternative_count; i++, v->way++) {
         const struct ul_plan_alternative *alternative = &step->alternatives[i];
-        if (alternative->resource >= problem->resource_count ||
-            problem->resources[alternative->resource].kind == UL_PLAN_ENGINE)
-            return ul_diag_set(v->diag, UL_INVALID, "step %s: resource %u runs no steps.", name,
-                               alternative->resource);
         if (alternative->substep_count == 0 || alternative->cost > UINT64_MAX >> 24)
             return ul_diag_set(v->diag, UL_INVALID,
                                "step %s: an alternative without parts, or of absurd cost.", name);
         for (uint32_t j = 0; j < alternative->substep_count; j++)
             UL_TRY(substep_verify(v, &alternative->substeps[j]));
     }
+    UL_TRY(resources_verify(v, step));
     UL_TRY(bits_verify(v, step));
     return writes_finalize(v, step);
 }
@@ -611,7 +621,7 @@ uint64_t ul_bank_cost(const struct ul_plan_bank *bank, uint64_t moved_bytes)
     return scaled / bank->bandwidth_mb + (scaled % bank->bandwidth_mb != 0);
 }
 
-/* What a substep moves to and from space 0. */
+/* Counts only values in space 0. */
 static uint64_t moved_bytes(const struct ul_problem *problem, const struct ul_plan_substep *substep)
 {
     uint32_t touched = substep->read_count + substep->write_count;

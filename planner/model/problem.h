@@ -52,7 +52,7 @@ struct ul_plan_value {
     bool pinned;          /* must be at pinned_offset_bytes */
     bool never_recompute; /* its producer has effects, or the caller wants it kept */
     bool stays;           /* no transfer moves it */
-    bool in_first_bank;   /* if space 0 has banks, it lies in the first */
+    bool in_first_bank;   /* where space 0 has banks, it is in the first */
     uint64_t pinned_offset_bytes;
 };
 
@@ -75,8 +75,8 @@ struct ul_plan_substep {
     uint32_t scratch_space;
     uint64_t scratch_bytes; /* live only at this position; 0: none */
     uint64_t scratch_alignment_bytes;
-    /* The bytes that it moves: a number for each read, then for each write, then one for scratch.
-     * NULL: the size of each value, and twice the size of scratch. */
+    /* Bytes that it moves for each value that it reads, then for each that it writes, then for its
+     * scratch. NULL: as many as these have, for scratch twice as many. */
     const uint64_t *traffic;
 };
 
@@ -161,14 +161,14 @@ struct ul_plan_offload {
     bool duplex; /* saves and loads run at the same time */
 };
 
-/* One of the memories that space 0 consists of, if there are several: every range lies in one of
- * them. The time to move bytes to and from it is added to the costs of alternatives. */
+/* The memories of space 0, where there are several: every range is in one of them. The bytes that
+ * substeps move cost time by their bank, in addition to the cost of alternatives. */
 struct ul_plan_bank {
     const char *name;
     uint64_t capacity_bytes; /* above 0 */
     uint64_t bandwidth_mb;   /* 10^6 bytes moved in a second, where cost is nanoseconds; 0: they
                                 cost nothing */
-    bool weights;            /* only weights may lie there */
+    bool weights;            /* it takes only weights */
 };
 
 struct ul_problem {
@@ -243,13 +243,13 @@ bool ul_alternative_is_cheaper(const struct ul_plan_alternative *first,
 uint32_t ul_step_cheapest(const struct ul_plan_step *step);
 /* The cost of every step once by its cheapest alternative, one after the other. */
 uint64_t ul_problem_min_cost(const struct ul_problem *problem);
-/* The time to move so many bytes to and from a bank, rounded up. */
+/* The cost of moving that many bytes to and from a bank, rounded up. */
 uint64_t ul_bank_cost(const struct ul_plan_bank *bank, uint64_t moved_bytes);
-/* The time for the traffic of these alternatives at the rate of the fastest bank; 0 if there are no
- * banks. */
+/* The cost of moving the bytes of these alternatives to and from the fastest bank; 0 where there
+ * are no banks. */
 uint64_t ul_problem_min_moving_cost(const struct ul_problem *problem);
-/* The bytes that a substep moves for number `index`: reads come first, then writes, then scratch.
- */
+/* The bytes that a substep moves for touch `index`: a read, a write after all reads, or, after
+ * these, its scratch. */
 uint64_t ul_substep_moves(const struct ul_problem *problem, const struct ul_plan_substep *substep,
                           uint32_t index);
 /* The largest sum of steps that only one resource can run: no plan costs less. */

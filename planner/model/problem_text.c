@@ -419,7 +419,7 @@ static enum ul_status parse_resource(struct parser *p)
     return ul_scan_end_line(&p->scan);
 }
 
-/* Their capacity is that of space 0, which stands before them. */
+/* Their capacity is that of space 0, which comes before them. */
 static enum ul_status parse_banks(struct parser *p)
 {
     struct ul_plan_bank *banks = NULL;

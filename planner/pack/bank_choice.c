@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses a bank for each chain, so that live sums stay within the banks and moves cost little.
  *
- * Bound: every byte gets a price for each bank and moment, at least 0. With prices, each chain can
- * be considered alone: it goes to the bank where its moves and the price of its bytes cost the
- * least. The sum of these costs, minus the prices of all capacities, is at most the cost of any
- * choice that stays within the capacities (H. Everett, "Generalized Lagrange multiplier method",
- * 1963). Subgradient steps along the excess of live sums find good prices.
- * Choice: chains go in several orders into the cheapest bank that has room. Then single chains move
- * to a cheaper bank, and others leave it if that costs less. Then the chains that live at a random
- * moment are taken out and added again in random order, many times. For few chains a search goes
- * through all choices, except for those that the bound rules out. */
+ * Bound: with prices for a byte in a bank at a moment, none below 0, each chain can be chosen
+ * separately: the cheapest bank by its moves and the price of its bytes while it lives. The sum of
+ * these, less the price of all capacities, is at most the cost of every choice that stays within
+ * them (Lagrange; H. Everett, "Generalized Lagrange multiplier method", 1963). The prices are found
+ * by steps along the excess of the live sums. Choice: chains in several orders, each into the
+ * cheapest bank that has room; then single chains move to a cheaper bank, where others leave it for
+ * less. With few chains a search visits all choices except those that cannot be better by the
+ * bound. Between the two, the chains that live at one moment are removed and put back at random,
+ * many times. */
 #include "planner/pack/bank_choice.h"
 #include "planner/model/effort.h"
 
@@ -26,14 +26,15 @@ static double rate_of(const struct ul_plan_bank *bank)
     return bank->bandwidth_mb == 0 ? 0 : 1000.0 / (double)bank->bandwidth_mb;
 }
 
-/* A chain that is longer than a bank cannot lie there. Without this the bound would be lower. */
+/* A chain that is larger than a bank is not in it, not even in part: otherwise the bound would be
+ * low. */
 static bool may_lie(const struct ul_bank_choice *c, const struct ul_bank_item *item, uint32_t bank)
 {
     return item->size_bytes <= c->plan_banks[bank].capacity_bytes &&
            (bank == 0 || !item->is_first) && (item->is_weights || !c->plan_banks[bank].weights);
 }
 
-/* INFINITY where it may not lie there. */
+/* INFINITY where it may not be there. */
 static double cost_of(const struct ul_bank_choice *c, uint32_t i, uint32_t bank)
 {
     const struct ul_bank_item *item = &c->items[i];
@@ -46,7 +47,7 @@ static const double *prices_of(const struct ul_bank_choice *c, uint32_t bank)
     return c->prices + (size_t)bank * (c->slot_count + 1);
 }
 
-/* The cost with the price of its bytes while it lives. */
+/* Includes the price of its bytes while it lives. */
 static double price_of(const struct ul_bank_choice *c, uint32_t i, uint32_t bank)
 {
     const struct ul_bank_item *item = &c->items[i];
@@ -138,7 +139,7 @@ static void loads_clear(struct ul_bank_choice *c)
 
 /* ---- The bound ---- */
 
-/* Puts every chain into its cheapest bank by the prices; returns the bound, and sets live sums. */
+/* Puts every chain in its cheapest bank by the prices: the total price, and the live sums. */
 static double priced_choice(struct ul_bank_choice *c)
 {
     double sum = -c->prices_total;
@@ -243,7 +244,7 @@ static int keyed_compare(const void *a, const void *b)
 
 enum order { BY_REGRET, BY_PRICE, BY_BYTES, ORDER_COUNT };
 
-/* How much more the second best bank costs than the best. */
+/* How much more expensive the second best bank is than the best. */
 static double regret_of(const struct ul_bank_choice *c, uint32_t i, bool priced)
 {
     double least = INFINITY, second = INFINITY;
@@ -292,7 +293,7 @@ static bool choice_add(struct ul_bank_choice *c, const struct keyed *keys, uint3
     return true;
 }
 
-/* A chain that leaves a bank to make room, and where it goes. */
+/* The chains that leave a bank for another one, and where they go. */
 struct leaving {
     uint32_t item, to;
     double loss; /* by byte */
@@ -306,8 +307,7 @@ static int leaving_compare(const void *a, const void *b)
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
-/* Lists the chains of the bank that live at the same time as chain i, with the cheapest other bank
- * that has room for each. */
+/* The chains in the bank that live with chain i, with the next bank that has room for each. */
 static uint32_t leaving_find(const struct ul_bank_choice *c, const uint32_t *banks, uint32_t i,
                              uint32_t bank, struct leaving *list)
 {
@@ -366,7 +366,7 @@ static bool choice_exchange(struct ul_bank_choice *c, uint32_t *banks, uint32_t 
     return false;
 }
 
-/* Makes at most so many passes over all chains; returns the work. */
+/* Does at most this many passes over all chains; returns the work. */
 static uint64_t choice_improve(struct ul_bank_choice *c, uint32_t *banks, struct leaving *list,
                                uint32_t passes)
 {

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lays a plan out in the banks of space 0: decides which chain of ranges lies in which memory.
+/* Lays a plan out in the banks of space 0: chooses a memory for each chain of ranges.
  *
- * Problem: a chain of ranges is a rectangle of time by bytes. Each chain goes to one bank, and
- * moving its bytes there takes a certain time. In each bank the chains must be packed within the
- * capacity.
+ * Problem: chains of ranges are rectangles of time by bytes. Each goes to one bank, which has its
+ * own cost for moving bytes; in each bank the live sums and a packing stay within the capacity.
  *
  *     time        0   1   2   3
- *     fast        [a--)[c---)         b and c live together; only one of them has room
+ *     fast        [a--)[c---)         b and c live together: only one has room
  *     slow            [b---)[d)
  *
- * Method: bank_choice.c assigns chains to banks by live sums, and gives a bound. Then the packer
- * finds offsets in each bank. If it exceeds the capacity of a bank, the choice is repeated with a
- * smaller capacity. For few chains a search goes through all choices, and packs those whose live
- * sums fit.
- * Left undone: order and recomputation do not consider banks. Chains are never cut: a value that
- * takes over the bytes of another lies in the same bank. */
+ * Method: bank_choice.c assigns chains to banks by live sums, with a bound; the packer then finds
+ * offsets bank by bank. Where a bank cannot be packed within its capacity, the choice is repeated
+ * with a smaller one. With few chains all choices are tried, and each is packed where its live sums
+ * fit. Left undone: order and recomputation ignore banks; chains are never cut, so a value that
+ * takes over the bytes of another is in the same bank. */
 #include "planner/model/timeline.h"
 #include "planner/pack/bank_choice.h"
 #include "planner/pack/placement.h"
@@ -35,9 +33,9 @@ struct layout {
 /* One way to lay chains out, packed. */
 struct packed {
     bool exists;
-    uint32_t *banks;        /* per chain */
-    uint64_t *offset_bytes; /* per chain, in its bank */
-    uint64_t *size_bytes;   /* per bank */
+    uint32_t *banks;        /* by chain */
+    uint64_t *offset_bytes; /* by chain, in its bank */
+    uint64_t *size_bytes;   /* by bank */
     uint64_t cost;
     uint32_t overfull;
 };
@@ -77,7 +75,7 @@ static void items_make(struct layout *l)
 
 /* ---- Packing ---- */
 
-/* Packs the chains of a bank, and sets its size. */
+/* Packs the chains of a bank; sets the bytes taken. */
 static enum ul_status bank_pack(struct layout *l, uint32_t bank, uint64_t work_limit,
                                 struct packed *packed)
 {
@@ -252,8 +250,7 @@ enum ul_status ul_place_banks(struct ul_arena *arena, const struct ul_problem *p
     return UL_OK;
 }
 
-/* Lays the plan out with another capacity of one bank: the bytes that it takes there, 0 if it does
- * not fit. */
+/* With this capacity of one bank: the bytes taken of it, 0 where it does not suffice. */
 static enum ul_status taken_with(const struct layout *from, uint32_t bank, uint64_t capacity_bytes,
                                  uint64_t *taken_bytes)
 {
@@ -271,7 +268,7 @@ static enum ul_status taken_with(const struct layout *from, uint32_t bank, uint6
     return UL_OK;
 }
 
-/* Starts from the bytes taken without a limit, and halves the interval down to the capacity. */
+/* The bytes taken without a limit, or somewhat more, suffice; halving finds less. */
 static enum ul_status sufficient_find(const struct layout *l, uint32_t bank,
                                       uint64_t *capacity_bytes)
 {

@@ -135,9 +135,9 @@ void ul_plan_pick(const struct ul_problem *problem, const struct ul_plan_options
 void ul_plan_finish(const struct ul_problem *problem, const struct ul_plan_options *options,
                     struct ul_plan_rung *rung);
 
-/* Lays a plan that fits out in the banks of its problem, if there are any, and has it checked. If
- * the banks have no room for it, sets *next_bytes to the limit of a smaller plan, which the caller
- * may try, UL_LAY_OUT_TRIES times in all; else to 0. */
+/* Lays a plan that fits out in the banks of its problem, where there are any; it then has passed
+ * ul_plan_check. Where that fails, *next_bytes is the number of bytes below which a next plan may
+ * be tried (callers try this many times); else it is 0. */
 enum { UL_LAY_OUT_TRIES = 8 };
 enum ul_status ul_plan_lay_out(struct ul_arena *arena, const struct ul_problem *problem,
                                const struct ul_plan_options *options, struct ul_plan *plan,

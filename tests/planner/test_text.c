@@ -205,7 +205,7 @@ static void test_messages_name_the_line(void **state)
                    "alternative cost 2 other-bits\nsubstep\n",
                    "other bits costs less");
     assert_refused("problem 1\nspace 0\nspace 1 transfers\nstep 0\nalternative on 1\nsubstep\n",
-                   "resource 1 runs no steps");
+                   "resource 1 runs no such step");
     assert_refused("problem 1\nspace 0\nresource 1 fish\n", "line 3: expected compute, copy or");
     assert_refused("problem 1\nspace 0\nresource 1 link\n", "streams are from 1 to 63");
     assert_refused("problem 1\nspace 0\nresource 1 copy stream 1\n", "is the arena, or beside");
