@@ -407,6 +407,10 @@ static enum ul_status plan_misfit(struct ul_cli_job *job, const struct ul_proble
                                ul_size_exact(keep, plan->reserved_bytes[s]),
                                ul_size_exact(keep, capacity));
     }
+    if (problem->bank_count > 0 && plan->reserved_bytes[0] <= limit_bytes)
+        return ul_diag_set(diag, UL_NO_FIT,
+                           "no layout of a plan in the banks was found; without banks one takes %s",
+                           ul_size_exact(keep, plan->reserved_bytes[0]));
     UL_ASSERT(limit_bytes > 0 && plan->reserved_bytes[0] > limit_bytes);
     const char *room = "";
     if (plan->sufficient_room_bytes > 0)

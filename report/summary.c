@@ -908,7 +908,9 @@ static void put_bounds(struct summary *summary)
             100.0 * ul_plan_overhead(saved->cost - spared_ns, saved->base_cost - spared_ns);
         ul_text_printf(summary->text, ", %.2f %% %s time %s", more < 0 ? -more : more,
                        more < 0 ? "less" : "more",
-                       is_beside ? "than one step after the other" : "for less memory");
+                       is_beside               ? "than one step after the other"
+                       : saved->bank_count > 0 ? "than with all in the fastest space"
+                                               : "for less memory");
     }
     ul_text_put(summary->text, ".\n");
 }

@@ -150,7 +150,7 @@ static const char *offload_argument(const struct ul_emitter *emitter)
     return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
 }
 
-/* The memories as parameters: "void *dtcm, size_t dtcm_bytes, ". */
+/* The memories as parameters: "void *dtcm, size_t dtcm_bytes," and so on. */
 static const char *bank_parameters(const struct ul_emitter *emitter)
 {
     struct ul_text text;

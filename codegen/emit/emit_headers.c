@@ -58,7 +58,6 @@ static const struct row {
      "ul_library_init ul_library_done ul_library_ready ul_library_run ul_library_implementation "
      "ul_library_heap_bytes",
      OF_HOST},
-    {"ul_banks.h", "ul_bank_ ul_banks_ ul_at(", OF_HOST},
     {"ul_nbits.h", "ul_nbits_", OF_HOST},
     {"ul_winograd.h", "ul_winograd_", OF_HOST},
     {"ul_posts.h", "ul_post_apply ul_posts_", OF_HOST},
@@ -70,7 +69,7 @@ static const struct row {
      "ul_weights_copy ul_weights_pack ul_weights_offload ul_weights_place ul_weights_section "
      "ul_weights_load ul_weights_fill",
      OF_HOST},
-    {"ul_run.h", "ul_run_ UL_ISA_COMPILED", OF_HOST},
+    {"ul_run.h", "ul_run_ ul_bank ul_at UL_ISA_COMPILED", OF_HOST},
     {"ul_device.h", "ul_device ul_cuda_functions", OF_HOST},
     {"ul_train.h", "ul_train_", OF_HOST},
     {"ul_train_device.h", "ul_train_device_", OF_HOST},

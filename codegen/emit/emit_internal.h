@@ -156,7 +156,7 @@ void ul_emit_string(struct ul_text *text, const char *string);
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position);
 
-/* That of its scratch. */
+/* Writes the address of the scratch of a position. */
 void ul_emit_scratch(struct ul_emitter *emitter, uint32_t position);
 
 /* Finds the steps of each entry point; call it before anything is emitted. */

@@ -98,8 +98,7 @@ static const struct row calls[] = {
      "int result = (int)ul_binding_check(&{m}, handle, failure);\n"
      "    (void)offload;\n    (void)offload_bytes;\n"
      "    if (result == UL_OK)\n"
-     "        result = {p}_init(arena, arena_bytes, weights != NULL ? weights : {weights}, "
-     "failure);\n"
+     "        result = {p}_init({buffers}, weights != NULL ? weights : {weights}, failure);\n"
      "    if (result == UL_OK)\n        *handle = arena;\n    return result;",
      BEGIN_COMMENT},
     {OF_OFFLOAD, "int", "begin", BEGIN_ARGUMENTS,
@@ -208,6 +207,22 @@ static uint64_t weights_bytes(const struct ul_emitter *emitter)
     return loads ? emitter->payload_bytes + UL_FILE_TRAILER_BYTES : 0;
 }
 
+/* The arguments of {p}_init for the arena. Several memories lie in one block here. */
+static const char *buffers_of(const struct ul_emitter *emitter)
+{
+    struct ul_text text;
+    ul_text_init(&text, emitter->arena);
+    ul_text_put(&text, "arena, arena_bytes");
+    for (uint32_t b = 1; b < emitter->plan->bank_count; b++) {
+        uint64_t begin = emitter->plan->banks[b].begin_bytes;
+        ul_text_printf(&text,
+                       ",\n            arena != NULL ? (unsigned char *)arena + %" PRIu64
+                       " : NULL, arena_bytes > %" PRIu64 " ? arena_bytes - %" PRIu64 " : 0",
+                       begin, begin, begin);
+    }
+    return text.data;
+}
+
 /* The form with its words in braces replaced. */
 static void fill(const struct ul_emitter *emitter, struct ul_text *text, const char *form)
 {
@@ -223,6 +238,7 @@ static void fill(const struct ul_emitter *emitter, struct ul_text *text, const c
         {"model sha256", options->model_sha256},
         {"plan sha256", options->plan_sha256},
         {"stack bytes", ul_arena_printf(arena, "%" PRIu64, stack_bytes)},
+        {"buffers", buffers_of(emitter)},
         {"weights bytes", ul_arena_printf(arena, "%" PRIu64, weights_bytes(emitter))},
         {"weights", ul_emit_has_weights_inside(emitter) ? "&inside" : "NULL"}};
     while (*form != '\0') {

@@ -708,7 +708,7 @@ static void put_offload(struct ul_emitter *emitter)
     ul_text_put(text, ",\n");
 }
 
-/* The memories that the arena is made of. */
+/* Writes the memories that the arena consists of. */
 static void put_banks(struct ul_emitter *emitter)
 {
     const struct ul_plan *plan = emitter->plan;

@@ -271,7 +271,7 @@ struct ul_program {
 
 /* Bytes of a pointer, on the machine with the widest ones. */
 enum { UL_PROGRAM_POINTER_BYTES = 8 };
-/* In front of the pointers to banks: by these a run tells that they are there. */
+/* These bytes precede the pointers to banks; a run recognizes by them that the pointers are set. */
 enum { UL_PROGRAM_BANK_MARK_BYTES = 8 };
 
 /* Bytes of the state of a run on a device, without a byte for each flag

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --space: the memories that a program's buffer is made of, from text. Their names become names of
- * parameters and macros of C, so that they are checked as such. */
+/* --space: reads the memories that a program's buffer consists of. Their names become parameters
+ * and macros of C, so they must be names of C. */
 #include "compile/compile_internal.h"
 
 #include <ctype.h>
@@ -56,7 +56,7 @@ static enum ul_status check_name(struct ul_compile *compile, const char *said, c
     return UL_OK;
 }
 
-/* "8GB/s", in units of 10^6 bytes a second; at least one. */
+/* Reads "8GB/s" in units of 10^6 bytes a second. */
 static bool parse_rate(const char *text, uint64_t *rate_mb)
 {
     static const struct {
@@ -103,7 +103,7 @@ static enum ul_status read_word(struct ul_compile *compile, const char *said, co
     return UL_OK;
 }
 
-/* The memory of the profile where no rate is said. */
+/* Without a rate, the space is as fast as the memory of the profile. */
 static enum ul_status read_space(struct ul_compile *compile, const char *said,
                                  struct ul_plan_bank *banks, uint32_t bank_count)
 {

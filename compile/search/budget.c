@@ -285,7 +285,7 @@ static enum ul_status solve_either(struct ul_compile *compile)
     return UL_OK;
 }
 
-/* Lays the plan out in the spaces, if there are any; where it cannot be, smaller ones are tried. */
+/* Lays the plan out in the spaces, if there are any; tries smaller plans if it does not fit. */
 static enum ul_status solve_laid_out(struct ul_compile *compile)
 {
     const struct solved first = keep_solved(compile);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checker's part about banks: each range in one of them, and what moving bytes costs there. */
+/* The checker's part for banks: each range lies in one of them, and moving bytes costs what the
+ * plan says. */
 #include "planner/model/check.h"
 
 static const char *bank_name(const struct ul_checker *c, uint32_t bank)

@@ -123,6 +123,7 @@ void ul_problem_set_banks(struct ul_problem *problem, const struct ul_plan_bank 
                           uint32_t bank_count)
 {
     uint64_t capacity_bytes = 0;
+    UL_ASSERT(bank_count <= UL_LIMIT_BANKS);
     problem->banks = ul_arena_copy(problem->arena, banks, bank_count * sizeof *banks);
     problem->bank_count = bank_count;
     for (uint32_t b = 0; b < bank_count; b++)

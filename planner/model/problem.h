@@ -206,8 +206,7 @@ uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_k
                                uint32_t parent);
 uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
                               uint64_t capacity_bytes);
-/* Says what space 0 is made of, in this order, and that its capacity is theirs together. The banks
- * are copied. */
+/* Copies the banks of space 0, and makes the sum of their capacities its capacity. */
 void ul_problem_set_banks(struct ul_problem *problem, const struct ul_plan_bank *banks,
                           uint32_t bank_count);
 uint32_t ul_problem_add_resource(struct ul_problem *problem,

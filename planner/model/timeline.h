@@ -55,7 +55,7 @@ struct ul_account_span {
 };
 struct ul_account_span *ul_account_spans(struct ul_arena *arena, const struct ul_problem *problem,
                                          const struct ul_plan *plan);
-/* Per range of space 0: the bytes that positions move to and from it, in an array of the arena. */
+/* By range of space 0, the bytes that positions move to and from it. */
 uint64_t *ul_account_moved(struct ul_arena *arena, const struct ul_problem *problem,
                            const struct ul_plan *plan);
 /* The cost of the plan's positions, without that of banks, and the base cost. */

@@ -74,7 +74,7 @@ static int number_compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* From positions to the moments at which something begins. */
+/* Replaces positions by slots. */
 static void slots_make(struct ul_bank_choice *c)
 {
     uint32_t *begins = UL_NEW_ARRAY(c->arena, uint32_t, (uint64_t)c->item_count + 1);
@@ -113,8 +113,10 @@ static void load_add(struct ul_bank_choice *c, uint32_t i, uint32_t bank)
 static void load_take(struct ul_bank_choice *c, uint32_t i, uint32_t bank)
 {
     uint64_t *loads = loads_of(c, bank);
-    for (uint32_t t = c->items[i].begin; t < c->items[i].end; t++)
+    for (uint32_t t = c->items[i].begin; t < c->items[i].end; t++) {
+        UL_ASSERT(loads[t] >= c->items[i].size_bytes);
         loads[t] -= c->items[i].size_bytes;
+    }
 }
 
 static bool has_room(const struct ul_bank_choice *c, uint32_t i, uint32_t bank)
@@ -156,8 +158,7 @@ static double priced_choice(struct ul_bank_choice *c)
     return sum;
 }
 
-/* A step along the excess, of that size for its square; returns the square. Steps are taken in a
- * copy of the prices that are no sums: `own`, per bank and slot. */
+/* The square of the excess of live sums. `own`: the prices by bank and slot. */
 static double excess_square(const struct ul_bank_choice *c, const double *own)
 {
     double square = 0;
@@ -172,6 +173,7 @@ static double excess_square(const struct ul_bank_choice *c, const double *own)
     return square;
 }
 
+/* Changes prices along the excess. */
 static void prices_step(struct ul_bank_choice *c, double *own, double step)
 {
     c->prices_total = 0;
@@ -191,8 +193,7 @@ static void prices_step(struct ul_bank_choice *c, double *own, double step)
     }
 }
 
-/* No choice costs less than the largest sum met, whose prices are kept. `most`: what some choice
- * costs, about. */
+/* Sets the bound, and keeps the prices that gave it. `most`: the cost of some choice. */
 static void bound_find(struct ul_bank_choice *c, double most)
 {
     enum { ROUNDS = 400, PATIENCE = 12 };
@@ -270,7 +271,7 @@ static struct keyed *order_make(const struct ul_bank_choice *c, enum order order
     return keys;
 }
 
-/* Each into the cheapest bank that has room. */
+/* Puts each chain into the cheapest bank that has room. */
 static bool choice_add(struct ul_bank_choice *c, const struct keyed *keys, uint32_t count,
                        bool priced, uint32_t *banks)
 {
@@ -295,7 +296,7 @@ static bool choice_add(struct ul_bank_choice *c, const struct keyed *keys, uint3
 /* The chains that leave a bank for another one, and where they go. */
 struct leaving {
     uint32_t item, to;
-    double loss; /* for a byte */
+    double loss; /* by byte */
 };
 
 static int leaving_compare(const void *a, const void *b)
@@ -331,7 +332,7 @@ static uint32_t leaving_find(const struct ul_bank_choice *c, const uint32_t *ban
     return count;
 }
 
-/* Whether chain i came into the bank, perhaps for others that left it, for less than it gains. */
+/* Moves chain i to the bank, and others away if they must leave; returns whether that gains. */
 static bool choice_exchange(struct ul_bank_choice *c, uint32_t *banks, uint32_t i, uint32_t bank,
                             struct leaving *list)
 {
@@ -386,8 +387,8 @@ static uint64_t choice_improve(struct ul_bank_choice *c, uint32_t *banks, struct
     return work;
 }
 
-/* Takes the chains that live at a moment, or some of them, out of their banks, and fills them in
- * again in an order by chance; false: one found no room, and all are out of account. */
+/* Takes some chains out of their banks, most of them ones that live at a random moment, and adds
+ * them again in random order; false: one found no room, and loads are not valid any more. */
 static bool choice_shake(struct ul_bank_choice *c, uint32_t *banks, struct keyed *keys,
                          uint64_t *seed)
 {
@@ -405,7 +406,7 @@ static bool choice_shake(struct ul_bank_choice *c, uint32_t *banks, struct keyed
     return choice_add(c, keys, count, ul_seed_next(seed) % 2 == 0, banks);
 }
 
-/* Goes on from a choice by shakes, each of which is kept where it costs no more. */
+/* Shakes the choice many times, and keeps each result that costs no more. */
 static void choice_anneal(struct ul_bank_choice *c, uint64_t cost)
 {
     enum { SHAKES = 300 };
@@ -448,6 +449,7 @@ bool ul_bank_choice_find(struct ul_bank_choice *choice)
         if (found && cost >= best)
             continue;
         memcpy(choice->banks, banks, choice->item_count * sizeof *banks);
+        UL_ASSERT(choice->is_hasty || cost >= choice->bound);
         best = cost;
         found = true;
     }
@@ -464,7 +466,7 @@ struct enumeration {
     struct ul_bank_choice *c;
     const struct keyed *keys;
     uint32_t *banks;
-    double rest_costs[FEW_ITEMS + 1]; /* from item k of the order on: at least */
+    double rest_costs[FEW_ITEMS + 1]; /* the least cost of items from k on */
     double rest_prices[FEW_ITEMS + 1];
     uint64_t limit_cost;
     uint32_t node_count, max_nodes;

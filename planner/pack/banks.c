@@ -37,7 +37,6 @@ struct packed {
     uint64_t *offset_bytes; /* by chain, in its bank */
     uint64_t *size_bytes;   /* by bank */
     uint64_t cost;
-    bool is_refused; /* a bank was not packed though its live sums fit */
     uint32_t overfull;
 };
 
@@ -106,7 +105,7 @@ static enum ul_status bank_pack(struct layout *l, uint32_t bank, uint64_t work_l
     return UL_OK;
 }
 
-/* Packs a choice; `exists` where every bank has room. */
+/* Packs a choice; sets `exists` if every bank has room. */
 static enum ul_status choice_pack(struct layout *l, const uint32_t *banks, uint64_t work_limit,
                                   struct packed *packed)
 {
@@ -121,13 +120,12 @@ static enum ul_status choice_pack(struct layout *l, const uint32_t *banks, uint6
         packed->exists = packed->size_bytes[b] <= l->problem->banks[b].capacity_bytes;
         packed->overfull = b;
     }
-    packed->is_refused = !packed->exists;
     return UL_OK;
 }
 
 /* ---- The search ---- */
 
-/* Choices by live sums, until one is packed: a bank that is not gets ever less. */
+/* Tries choices until one can be packed. A bank that cannot be packed gets a smaller capacity. */
 static enum ul_status packed_find(struct layout *l, struct packed *best)
 {
     enum { TRIES = 12, PART = 64 };
@@ -150,12 +148,12 @@ static enum ul_status packed_find(struct layout *l, struct packed *best)
 struct leaf {
     struct layout *layout;
     struct packed *best;
-    bool is_sure; /* no choice was refused that a better packer might take */
+    bool is_sure; /* no choice failed that a better packer might pack */
     uint32_t refused_count;
     enum ul_status status;
 };
 
-/* A choice whose live sums fit, of less cost than the best. */
+/* Packs a choice whose live sums fit and that costs less than the best. */
 static bool leaf_take(void *context, const uint32_t *banks)
 {
     enum { LEAF_WORK = 1 << 16, MAX_REFUSED = 24 };
@@ -172,7 +170,7 @@ static bool leaf_take(void *context, const uint32_t *banks)
     return packed.exists;
 }
 
-/* All choices of a few chains, as far as bounds leave them. */
+/* Goes through all choices of a few chains. */
 static enum ul_status packed_improve(struct layout *l, struct packed *best)
 {
     enum { NODES = 1 << 18 };
@@ -203,7 +201,7 @@ static enum ul_status layout_find(struct layout *l, struct packed *best)
     return packed_improve(l, best);
 }
 
-/* ---- What of the plan follows ---- */
+/* ---- The plan ---- */
 
 static void layout_store(const struct layout *l, const struct packed *packed)
 {
@@ -227,6 +225,7 @@ static void layout_store(const struct layout *l, const struct packed *packed)
         counted += plan->rows.class_bytes[c];
     UL_ASSERT(plan->reserved_bytes[0] >= counted);
     plan->rows.holes_bytes = plan->reserved_bytes[0] - counted;
+    UL_ASSERT(packed->cost >= l->choice.bound);
     plan->bank_cost = packed->cost;
     plan->bank_cost_bound = l->choice.bound;
     ul_account_cost(l->arena, l->problem, plan);

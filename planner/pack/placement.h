@@ -22,10 +22,10 @@ struct ul_placement {
 
 void ul_placement_begin(struct ul_placement *placement, struct ul_arena *arena,
                         const struct ul_problem *problem, struct ul_plan *plan);
-/* Makes a buffer of each chain of a space. */
+/* Makes a buffer for each chain of a space. */
 void ul_placement_take(struct ul_placement *placement, uint32_t space);
-/* Finds offsets for the buffers, whose order changes, with their heads. Sets only the method of
- * `pack`. */
+/* Finds offsets for the buffers; changes their order, with their heads. Sets the method of `pack`.
+ */
 enum ul_status ul_placement_pack(struct ul_placement *placement, enum ul_plan_pack method,
                                  struct ul_pack_options *pack, struct ul_pack_result *result,
                                  struct ul_diag *diag) UL_MUST_CHECK;

@@ -475,7 +475,7 @@ struct ul_offloading {
    or it cannot be read. */
 typedef const unsigned char *ul_next_piece(void *reader, uint64_t *size_bytes);
 
-/* One of the memories that an arena is made of (ul_banks.h). */
+/* One of the memories that an arena consists of (ul_run.h). */
 struct ul_bank {
     const char *name;
     uint64_t begin_bytes; /* its offset in the arena */

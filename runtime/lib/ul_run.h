@@ -17,7 +17,6 @@
 #ifndef UL_RUN_H
 #define UL_RUN_H
 
-#include "ul_banks.h"
 #include "ul_model.h"
 
 #include <string.h>
@@ -150,6 +149,62 @@ static inline enum ul_result ul_run_check_buffers(const struct ul_model *model,
     }
     return UL_OK;
 }
+
+/* ---- an arena that consists of several memories, its banks ----
+   All functions call the first one the arena; it holds a mark and the addresses of the others at a
+   planned offset. Offsets continue from bank to bank. */
+
+static const unsigned char ul_bank_mark[8] = {'u', 'l', 'b', 'a', 'n', 'k', 's', 1};
+
+/* Where bank number `bank` lies. */
+static inline unsigned char *ul_bank_of(const struct ul_model *model, const unsigned char *arena,
+                                        uint32_t bank)
+{
+    unsigned char *place;
+    if (bank == 0)
+        return (unsigned char *)(uintptr_t)arena;
+    memcpy(&place,
+           arena + model->bank_state_offset_bytes + sizeof ul_bank_mark + (bank - 1) * sizeof place,
+           sizeof place);
+    return place;
+}
+
+/* Where an offset of the arena lies. */
+static inline unsigned char *ul_at(const struct ul_model *model, const unsigned char *arena,
+                                   uint64_t offset_bytes)
+{
+    uint32_t bank = model->bank_count;
+    while (bank > 1 && (model->banks[bank - 1].size_bytes == 0 ||
+                        offset_bytes < model->banks[bank - 1].begin_bytes))
+        bank--;
+    if (bank < 2)
+        return (unsigned char *)(uintptr_t)arena + offset_bytes;
+    return ul_bank_of(model, arena, bank - 1) + (offset_bytes - model->banks[bank - 1].begin_bytes);
+}
+
+/* Notes the addresses of the banks; NULL: they follow each other in one buffer. */
+static inline void ul_banks_note(const struct ul_model *model, unsigned char *arena,
+                                 void *const *banks)
+{
+    unsigned char *at = arena + model->bank_state_offset_bytes;
+    if (model->bank_count == 0)
+        return;
+    memcpy(at, ul_bank_mark, sizeof ul_bank_mark);
+    for (uint32_t b = 1; b < model->bank_count; b++) {
+        unsigned char *place =
+            banks != NULL ? (unsigned char *)banks[b] : arena + model->banks[b].begin_bytes;
+        memcpy(at + sizeof ul_bank_mark + (b - 1) * sizeof place, &place, sizeof place);
+    }
+}
+
+/* Whether they were noted. */
+static inline bool ul_banks_are_noted(const struct ul_model *model, const unsigned char *arena)
+{
+    return model->bank_count == 0 ||
+           memcmp(arena + model->bank_state_offset_bytes, ul_bank_mark, sizeof ul_bank_mark) == 0;
+}
+
+/* ---- runs ---- */
 
 /* What set-up is to be given is 0 until then. */
 static inline void ul_run_clear_kept(const struct ul_model *model, unsigned char *arena)
@@ -299,8 +354,8 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
     return ul_run_init_with(model, arena, bytes, 0, NULL, source, failure);
 }
 
-/* The same for an arena that is made of banks, of which each is a buffer of its own: `bytes` at
-   `banks`, each aligned as the arena. The first is the arena from then on. */
+/* The same for an arena with banks in separate buffers: `bytes` at `banks`, each aligned as the
+   arena. The first is the arena from then on. */
 static inline enum ul_result ul_run_init_banks(const struct ul_model *model, void *const *banks,
                                                const size_t *bytes,
                                                const struct ul_weights_source *source,

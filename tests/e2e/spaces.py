@@ -138,6 +138,7 @@ def check_library(ullage, model, options, dims, plan, folder):
     text = HARNESS % {"buffers": "\n".join(buffers), "first": names[0], "arguments": ", ".join(arguments)}
     with open(os.path.join(emitted, "harness.c"), "w") as file:
         file.write(text.replace("int main(void)\n{", "int main(void)\n{\n    " + touch))
+    run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-c", "library.c", "-o", "library.o"], cwd=emitted)
     run(["cc", "-O1", "-std=gnu99", "-Wall", "-Werror", "-Wno-unused", "-fsanitize=address,undefined", "-fno-sanitize-recover",
          "-ffp-contract=off", "harness.c", "model.c", "-lm", "-o", "harness"], cwd=emitted)
     return run([os.path.join(emitted, "harness")], cwd=emitted).stdout
