@@ -130,9 +130,16 @@ static bool counts_axes(const struct ul_target_library *library, const struct ul
     return true;
 }
 
+/* Whether the library has such calls at all. */
+static bool has_form(const struct ul_target_library *library, const struct ul_call *call)
+{
+    return (call->accumulates == 0 || library->accumulates) &&
+           (ul_call_kept(call) == NULL || library->has_slopes);
+}
+
 static bool answer(struct chooser *chooser, ul_node_id node, struct ul_group_call *call, bool pack)
 {
-    if (call->call.accumulates != 0 && !chooser->library->accumulates)
+    if (!has_form(chooser->library, &call->call))
         return false;
     if (!counts_axes(chooser->library, &call->call)) {
         chooser->too_long = node;
@@ -211,8 +218,7 @@ static bool describe(const struct ul_target_library *library, const struct ul_gr
 {
     return !(library->runs_always && may_be_passed_over(graph, nodes[0])) &&
            ul_group_call_make(graph, nodes, count, escapes, true, call) &&
-           (call->call.accumulates == 0 || library->accumulates) &&
-           counts_axes(library, &call->call) && library->answer(library->context, call, true);
+           has_form(library, &call->call) && counts_axes(library, &call->call) && library->answer(library->context, call, true);
 }
 
 bool ul_library_supports(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
