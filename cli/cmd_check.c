@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage check: the independent checker on any plan, also an edited one. The graph is built again
+/* ullage check: the independent checker, for any plan, even an edited one. The graph is built again
  * from the options that a plan.json names; a problem in text needs no model. */
 #include "cli/cli.h"
 
@@ -41,8 +41,8 @@ static enum ul_status check_models(struct ul_compile *compile, const struct ul_t
     return ul_compile_check_said(compile, ul_compile_note(compile).sample_count, words);
 }
 
-/* Checks a plan of the problem in text, or where that is NULL of the models. `prefix` begins the
- * line of success. */
+/* Checks a plan of the problem in text or, where that is NULL, of the models. `prefix` begins the
+ * line that reports success. */
 static enum ul_status check_plan(struct ul_compile *compile, const struct ul_texts *models,
                                  const struct ul_problem *problem, const char *path,
                                  const char *prefix)
@@ -62,7 +62,7 @@ static enum ul_status check_plan(struct ul_compile *compile, const struct ul_tex
     return UL_OK;
 }
 
-/* Each of several plans has a compile of its own, so that nothing is left of the one before. */
+/* Each of several plans has a compile of its own, so that nothing remains from the plan before. */
 static enum ul_status check_several(struct ul_cli_job *job, const struct ul_texts *models,
                                     const struct ul_problem *problem)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage compile: a model file becomes an executable, or with --emit a folder of source. */
+/* ullage compile: makes an executable from a model file, or with --emit a folder of source. */
 #include "cli/cli.h"
 
 #include <string.h>
 
-/* Without its compiler the source is what there is to give: where --emit says, or beside the
+/* Without the target's compiler the source is the result: it goes where --emit says, or next to the
  * program. */
 static enum ul_status leave_source(struct ul_cli_job *job)
 {
@@ -49,12 +49,12 @@ static enum ul_status build_program(struct ul_cli_job *job)
     return status;
 }
 
-/* What the positions of a plan are. */
+/* Counts of a plan's positions. */
 struct tally {
-    uint32_t calls, own, runs, copies,
-        transfers,    /* of a library, of the runtime, of kernels, of bytes, to other memory */
-        waits;        /* for steps on another stream */
-    uint32_t kernels; /* that are run, each once */
+    uint32_t calls, own, runs, copies, transfers, /* steps of a library, of the runtime, of kernels,
+                                                     of copied bytes; copies to other memory */
+        waits;                                    /* for steps on another stream */
+    uint32_t kernels;                             /* distinct ones that are run */
 };
 
 static struct tally count_steps(struct ul_compile *compile)
@@ -139,7 +139,7 @@ static const char *launches_text(struct ul_compile *compile)
                               (unsigned long long)launches->on_second_stream));
 }
 
-/* What is beside the buffer, where values are offloaded. */
+/* Describes the memory outside the buffer, where values are offloaded. */
 static const char *offload_text(struct ul_compile *compile)
 {
     const struct ul_program_options *options = &compile->program->options;
@@ -155,7 +155,7 @@ static const char *offload_text(struct ul_compile *compile)
                            ul_size_exact(&compile->keep, bytes), where);
 }
 
-/* What a budget left out, where the process is a caller's: it bounded a part. */
+/* Says what a budget did not cover where the process is a caller's: it bounded only a part. */
 static void put_budget(struct ul_cli_job *job)
 {
     const struct ul_saved *facts = &job->compile.report.facts;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage diff: two plans side by side, and a gate for continuous integration by the exit code. */
+/* ullage diff: compares two plans; its exit code is a gate for continuous integration. */
 #include "cli/cli.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "2%" or "2" as a fraction. */
+/* Reads "2%" or "2" as a fraction. */
 static enum ul_status read_limit(struct ul_cli_job *job, double *limit)
 {
     const char *text = job->options.fail_above;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage export: what a trainer learned, as a model again. */
+/* ullage export: writes what a trainer learned as a model. */
 #include "cli/cli.h"
 
 #include "ir/training.h"
 
 #include <string.h>
 
-/* A checkpoint as it is read. */
+/* A checkpoint that is being read. */
 struct checkpoint {
     struct ul_cli_job *job;
     const char *path;
@@ -14,7 +14,7 @@ struct checkpoint {
     uint32_t count, counter_count;
 };
 
-/* What stands in a checkpoint beside parameters: counters, and state of the optimizer. */
+/* Entries of a checkpoint that are no parameters: counters, and state of the optimizer. */
 static bool is_extra(const char *name)
 {
     static const char *const extras[] = {
@@ -45,7 +45,7 @@ static const struct ul_npz_entry *find_entry(const struct checkpoint *file, cons
     return NULL;
 }
 
-/* NAME/momentum, NAME/exp_avg/absmax and the like, of a parameter NAME. */
+/* NAME/momentum, NAME/exp_avg/absmax and the like, for a parameter NAME. */
 static bool is_state(const struct checkpoint *file, const char *name)
 {
     size_t length = ul_training_find_owner(name);
@@ -81,8 +81,8 @@ static bool is_second(const struct checkpoint *file, const char *name)
     return find_entry(file, first, strlen(first)) != NULL;
 }
 
-/* A is the left one of both, or B: they have the rank in common, which is less than the sides of a
- * square. Of filters it is B. */
+/* Decides which factor is the left one, A or B: they share the rank, which is smaller than the
+ * other sides. For filters it is B. */
 static enum ul_status read_factors(const struct checkpoint *file, const struct ul_npz_entry *first,
                                    const struct ul_npz_entry *second,
                                    struct ul_export_tensor *tensor)
@@ -144,7 +144,7 @@ static enum ul_status read_parameters(struct checkpoint *file, const struct ul_f
     return UL_OK;
 }
 
-/* What the checkpoint says of --quantize; NULL: nothing. */
+/* Reads the lines of --quantize in the checkpoint; NULL: there are none. */
 static enum ul_status read_quantize(const struct checkpoint *file, const char **lines)
 {
     struct ul_compile *compile = &file->job->compile;
@@ -164,8 +164,8 @@ static enum ul_status read_quantize(const struct checkpoint *file, const char **
     return UL_OK;
 }
 
-/* Weights that were of few bits while their factors were trained: the numbers that these stand for
- * take the place of the model's. */
+/* For weights that had few bits while their factors were trained: the dequantized numbers replace
+ * the model's. */
 static enum ul_status take_dequantized(const struct checkpoint *file, const char *model,
                                        const char *lines, struct ul_export_tensor **tensors,
                                        uint32_t *count, uint32_t *taken)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage inspect: what a model file holds, what stays open, and what keeps it from being compiled.
- */
+/* ullage inspect: what a model file holds, which sizes are open, and what prevents compiling it. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -9,9 +8,9 @@
 struct inspection {
     struct ul_compile *compile;
     const struct ul_onnx_model *model;
-    const struct ul_type *types;  /* of the outputs, as inferred; NULL when they are not known */
-    const struct ul_block *block; /* with them: has those too that stand for what nodes overwrite */
-    const char *refusal; /* of shape inference: why the model cannot be compiled, or NULL */
+    const struct ul_type *types;  /* inferred types of the outputs; NULL when they are not known */
+    const struct ul_block *block; /* known with the types: has outputs for overwritten values too */
+    const char *refusal; /* by shape inference: why the model cannot be compiled, or NULL */
 };
 
 static void put_dims(struct ul_text *text, const struct ul_model_port *port)
@@ -40,7 +39,7 @@ static void put_port(struct ul_text *text, const struct ul_model_port *port,
     ul_text_put(text, "  ");
     ul_text_quote(text, port->name, strlen(port->name));
     if (port->dtype == UL_DTYPE_NONE && strcmp(port->kind, "tensor") == 0) {
-        /* of --output, which the file does not declare */
+        /* an output of --output, which the file does not declare */
     } else if (strcmp(port->kind, "tensor") == 0) {
         ul_text_printf(text, " %s", ul_dtype_get(port->dtype)->name);
         put_dims(text, port);
@@ -95,7 +94,7 @@ static void put_ports(struct ul_text *text, const struct inspection *inspection)
     }
 }
 
-/* Dimensions that are computed of others, and of which. */
+/* Lists dimensions that are computed from others. */
 static void put_dimensions(struct ul_text *text, const struct ul_onnx_model *model)
 {
     uint32_t count = 0;
@@ -165,7 +164,7 @@ static void put_operators(struct ul_text *text, const struct ul_onnx_model *mode
     }
 }
 
-/* Those that are none once dimensions have sizes, or the others. */
+/* Counts problems that disappear once dimensions have sizes, or the others. */
 static uint32_t count_problems(const struct ul_onnx_model *model, bool are_unsized)
 {
     uint32_t count = 0;
@@ -395,7 +394,7 @@ static void put_json(struct ul_text *text, const struct inspection *inspection)
                    model->has_open_dims ? "true" : "false");
 }
 
-/* Shape inference, for the outputs' types and for what only it can refuse. */
+/* Infers shapes, for the types of outputs and for errors that only inference finds. */
 static void infer(struct inspection *inspection, const char *path)
 {
     struct ul_compile *compile = inspection->compile;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage plan: the plan without code, as a summary or as plan.json. */
+/* ullage plan: makes a plan without code, as a summary or as plan.json. */
 #include "cli/cli.h"
 #include "ir/text.h"
 
 #include <string.h>
 
-/* Lists of values, or several models. */
+/* Whether there are lists of values, or several models. */
 static bool has_table(const struct ul_cli_job *job)
 {
     return job->options.sweep && !job->options.shared &&
@@ -58,7 +58,7 @@ static enum ul_status check_options(struct ul_cli_job *job)
     return UL_OK;
 }
 
-/* ---- the ladder as a table: to --json, --csv, else to standard output ---- */
+/* ---- the ladder as a table: to --json, to --csv, or to standard output ---- */
 
 static enum ul_status write_table(struct ul_cli_job *job, const char *path,
                                   void (*put)(struct ul_text *, const struct ul_report *,
@@ -114,7 +114,8 @@ static enum ul_status plan_cases(struct ul_cli_job *job)
 
 /* ---- one plan ---- */
 
-/* What was planned: of the program that a budget has chosen, with its splits. */
+/* Writes the problem that was planned: that of the program which a budget has chosen, with its
+ * splits. */
 static enum ul_status write_problem(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
@@ -126,9 +127,9 @@ static enum ul_status write_problem(struct ul_cli_job *job)
     return ul_file_write(job->options.print_problem, text.data, text.length, &compile->diag);
 }
 
-/* Whether somebody reads advice: of a page, or of text alone; who writes files has a script that
- * waits. A plan that is given has no options of its own to change, and a model that is read from a
- * pipe cannot be read again. */
+/* Whether advice has a reader: a page, or text on standard output without files; a script that
+ * writes files would wait for it. A given plan has no options of its own to change, and a model
+ * from a pipe cannot be read again. */
 static bool wants_advice(const struct ul_cli_job *job)
 {
     const struct ul_compile *compile = &job->compile;
@@ -142,7 +143,7 @@ static bool wants_advice(const struct ul_cli_job *job)
     return can && (is_text || options->html != NULL);
 }
 
-/* Whether anything but plan.json is written, which for a large model takes as long again. */
+/* Whether anything other than plan.json is written; for a large model that takes as long again. */
 static bool is_drawn(const struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
@@ -150,8 +151,8 @@ static bool is_drawn(const struct ul_cli_job *job)
            options->trace != NULL || options->html != NULL || options->baseline != NULL;
 }
 
-/* plan.json has advice only where that was asked for, so that its bytes do not depend on who reads
- * the text; all else is drawn from it, as report does. */
+/* plan.json has advice only where that was asked for, so that its bytes do not depend on other
+ * outputs. Everything else is drawn from it, as report does. */
 static enum ul_status write_plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
@@ -171,7 +172,7 @@ static enum ul_status write_plan(struct ul_cli_job *job)
         ul_compile_put_json(compile);
     UL_TRY(ul_saved_read(&compile->keep, compile->json.data, compile->json.length, &saved,
                          &compile->diag));
-    saved.is_checked = true; /* as each plan that is made or read onto a program */
+    saved.is_checked = true; /* true of each plan that is made, or mapped onto a program */
     return ul_cli_draw(job, &saved);
 }
 

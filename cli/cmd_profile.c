@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ullage profile: measures this machine into a device profile, or lists the built-in ones. */
 #define _XOPEN_SOURCE 700
-#include "cli/profile_internal.h"
+#include "cli/profile/profile_internal.h"
 
 #include <string.h>
 #include <unistd.h>
 
 enum { NAME_BYTES = 60 }; /* the longest name of a profile */
 
-/* The processor as the system calls it, in the characters that a profile's name may have. */
+/* The system's name of the processor, in characters that a profile's name may have. */
 static const char *processor_name(struct ul_arena *arena)
 {
     char line[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage report: a saved plan, drawn again. */
+/* ullage report: draws a saved plan again. */
 #include "cli/cli.h"
 
 static enum ul_status report(struct ul_cli_job *job)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage solve: order and recomputation alone, on an abstract graph (planner/README.md). */
+/* ullage solve: order and recomputation alone, for an abstract graph (planner/README.md). */
 #include "cli/cli.h"
 #include "planner/model/effort.h"
 
@@ -13,7 +13,8 @@ static double ratio(uint64_t part, uint64_t whole)
 static double gap_of(const struct ul_solve_result *result, bool has_budget)
 {
     if (has_budget && result->cost < result->cost_bound)
-        return 0.0; /* nothing within the budget was found: the cost is that of a misfit */
+        return 0.0; /* nothing within the budget was found: the cost belongs to a plan that does not
+                       fit */
     if (has_budget)
         return ratio(result->cost - result->cost_bound, result->base_cost);
     return ratio(result->peak_bytes - result->lower_bound_bytes, result->lower_bound_bytes);
@@ -29,7 +30,7 @@ static void put_flag(struct ul_text *text, const char *key, bool flag)
     ul_text_printf(text, "  \"%s\": %s,\n", key, flag ? "true" : "false");
 }
 
-/* Cost, what it would be at least, and what is proven of it: of a sequence and of a plan. */
+/* Writes the cost, its minimum, and what is proven about it, for a sequence or a plan. */
 static void put_cost(struct ul_text *text, uint64_t cost, uint64_t base_cost, bool optimal)
 {
     put_number(text, "cost", cost);
@@ -38,7 +39,7 @@ static void put_cost(struct ul_text *text, uint64_t cost, uint64_t base_cost, bo
     put_flag(text, "optimal", optimal);
 }
 
-/* What an exact method or a bound says of the cost. */
+/* Writes what an exact method or a bound says about the cost. */
 static void put_bound(struct ul_text *text, uint64_t cost_bound, const char *optimal_within)
 {
     put_number(text, "cost_bound", cost_bound);
@@ -50,7 +51,7 @@ static void put_bound(struct ul_text *text, uint64_t cost_bound, const char *opt
     ul_text_put(text, ",\n");
 }
 
-/* All that is done where values move, as lists: a run and its node; a save or a load, its node and
+/* Writes all actions where values move, as lists: a run and its node; a save or load, its node and
  * its stream; a wait and the place in this list that it waits for. */
 static void put_positions(struct ul_text *text, const struct ul_solve_graph *graph,
                           const struct ul_solve_result *result)
@@ -102,7 +103,7 @@ static void print_cost(uint64_t cost, uint64_t base_cost)
                (unsigned long long)base_cost);
 }
 
-/* What is proven of a result that fits; one that does not is no result. */
+/* Prints what is proven about a result that fits; one that does not fit is no result. */
 static void print_proof(bool fits, bool optimal, const char *optimal_within)
 {
     bool within = fits && optimal_within != NULL;
@@ -110,7 +111,7 @@ static void print_proof(bool fits, bool optimal, const char *optimal_within)
                within ? ", optimal within " : "", within ? optimal_within : "");
 }
 
-/* What is copied to the other space and back, and what of the cost is waited for. */
+/* Prints what is copied to the other space and back, and which part of the cost is waiting. */
 static void print_transfers(struct ul_arena *arena, const struct ul_solve_graph *graph,
                             const struct ul_solve_result *result)
 {
@@ -161,7 +162,7 @@ static enum ul_status read_graph(struct ul_cli_job *job, struct ul_solve_graph *
     return status;
 }
 
-/* --budget in bytes, or --budget-fraction of the published order's peak, rounded down. */
+/* Reads --budget in bytes, or --budget-fraction of the published order's peak, rounded down. */
 static enum ul_status read_budget(struct ul_cli_job *job, const struct ul_solve_graph *graph,
                                   uint64_t *budget_bytes)
 {
@@ -182,7 +183,7 @@ static enum ul_status read_budget(struct ul_cli_job *job, const struct ul_solve_
     return UL_OK;
 }
 
-/* What the command line says of the space that values may leave for. */
+/* Reads the space to which values may leave. */
 static enum ul_status read_space(struct ul_cli_job *job, bool has_budget,
                                  struct ul_plan_space *space)
 {
@@ -229,7 +230,7 @@ static enum ul_status read_problem_space(struct ul_cli_job *job, bool has_budget
         "this problem has none: plan --offload --print-problem writes one");
 }
 
-/* How far the budget is from what works, and whether that is proven. */
+/* How many bytes the budget lacks, and whether that is proven. */
 static enum ul_status misfit_bytes(struct ul_cli_job *job, const struct ul_solve_graph *graph,
                                    const struct ul_solve_result *result, uint64_t budget_bytes)
 {
@@ -313,8 +314,8 @@ static enum ul_status solve_graph(struct ul_cli_job *job)
 
 /* ---- A problem in text ---- */
 
-/* Of a plan that fits: that no packing of its ranges is smaller; of one that does not: that none
- * does. */
+/* For a plan that fits: whether no packing of its ranges is smaller; otherwise: whether no plan
+ * fits. */
 static bool is_proven(const struct ul_plan *plan, uint64_t limit_bytes)
 {
     return plan->fits ? plan->packing_proven : limit_bytes < plan->lower_bound_bytes;

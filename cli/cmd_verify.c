@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage verify: compiles a model, runs it, and compares its outputs: with ONNX's recorded
- * test_data_set folders where there are any; else on random inputs with onnxruntime, where python3
- * has it; else with the same model compiled without passes and without reuse of memory.
+/* ullage verify: compiles a model, runs it, and compares its outputs with ONNX's recorded
+ * test_data_set folders where there are any; else, on random inputs, with onnxruntime, where
+ * python3 has it; else with the same model compiled without passes and without reuse of memory.
  *
  * An operator may need an input at compile time (a shape, axes, k). Then that input is taken from
  * the data as a constant: first the small integer inputs, then all small ones. */
 #define _XOPEN_SOURCE 700
 #include "cli/cli.h"
+#include "ir/op.h"
 #include "ir/view.h"
 
 #include <dirent.h>
@@ -19,30 +20,30 @@
 
 enum {
     SMALL_ELEMENTS = 4096,
-    NOT_RUN = 127, /* exit code of a program that the system does not run */
-    ROOM = 1 << 16 /* bytes that any run can be expected to print or write */
+    NOT_RUN = 127, /* exit code of a program that the system cannot run */
+    ROOM = 1 << 16 /* bytes that any run may print or write */
 };
 
-/* ---- one attempt: a job of its own with other constants ---- */
+/* ---- one attempt: a job of its own, with other constants ---- */
 
 enum attempt { ATTEMPT_PLAIN, ATTEMPT_INTEGERS, ATTEMPT_SMALL, ATTEMPT_COUNT };
 
 /* Norm errors between two ways in which the reference computes an output. */
 struct noise {
     double optimised; /* with its optimisations */
-    double moved;     /* of inputs that are moved by 1e-5 */
-    double rounded;   /* of inputs that are moved by what f32 rounds */
+    double moved;     /* with inputs moved by 1e-5 */
+    double rounded;   /* with inputs moved by what f32 rounds */
 };
 
 /* A recorded tensor, which is an input of the program. */
 struct recorded_input {
-    const char *name; /* of that input */
-    const char *path; /* of the file */
+    const char *name; /* the input's name */
+    const char *path; /* the file */
     const struct ul_tensor *tensor;
-    uint32_t port;           /* of the list of inputs */
-    bool is_item;            /* the file holds a sequence, and this tensor in it */
+    uint32_t port;           /* index into the list of inputs */
+    bool is_item;            /* the file holds a sequence with this tensor */
     bool fixed;              /* made constant in this attempt */
-    struct ul_cli_edge edge; /* of --no-float */
+    struct ul_cli_edge edge; /* for --no-float */
 };
 
 struct ports {
@@ -56,20 +57,20 @@ struct verification {
     const char *model;
     const char *work;     /* temporary folder */
     const char *set;      /* test data folder, or NULL */
-    const char *set_name; /* what it is called in messages */
+    const char *set_name; /* its name in messages */
     struct ports
-        ports; /* the model's inputs, a sequence's tensors each where their number is known */
+        ports; /* the model's inputs; for a sequence, its tensors where their number is known */
     uint32_t input_count, input_capacity;
-    struct recorded_input *inputs; /* of the set */
+    struct recorded_input *inputs; /* inputs of the set */
     const char *program;
     bool quantizes;       /* the model rounds to integers */
     struct noise noise;   /* the largest of those of the outputs */
-    struct noise *noises; /* of each output */
+    struct noise *noises; /* for each output */
     uint32_t noise_count;
-    enum ul_dtype least;       /* float type of fewest bits that an output hangs on */
-    enum ul_dtype *leasts;     /* of each output */
-    struct ports outputs;      /* of the program */
-    struct ul_cli_edge *edges; /* of --no-float: of each output */
+    enum ul_dtype least;       /* the float type of fewest bits on which an output depends */
+    enum ul_dtype *leasts;     /* for each output */
+    struct ports outputs;      /* outputs of the program */
+    struct ul_cli_edge *edges; /* for --no-float: for each output */
     const char *reference;     /* for the verdict */
 };
 
@@ -86,7 +87,7 @@ static bool fixes(enum attempt attempt, const struct ul_tensor *tensor)
            (attempt == ATTEMPT_SMALL || is_integer_like(tensor->type.dtype));
 }
 
-/* Tells the compile of the set's shapes, and of what is constant. */
+/* Gives the compile the set's shapes and constants. */
 static void apply_inputs(struct verification *verification, struct ul_compile *compile,
                          enum attempt attempt)
 {
@@ -108,10 +109,7 @@ static void apply_inputs(struct verification *verification, struct ul_compile *c
 static bool quantizes(const struct ul_graph *graph)
 {
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        enum ul_op op = graph->nodes[i].op;
-        if (op == UL_OP_QuantizeLinear || op == UL_OP_DynamicQuantizeLinear ||
-            op == UL_OP_Quantize || op == UL_OP_Rescale || op == UL_OP_QLinearConv ||
-            op == UL_OP_QLinearMatMul)
+        if ((ul_op_get(graph->nodes[i].op)->flags & UL_OP_QUANTIZES) != 0)
             return true;
     }
     return false;
@@ -126,9 +124,9 @@ static enum ul_dtype lesser(enum ul_dtype a, enum ul_dtype b)
     return a == UL_F16 || b == UL_F16 ? UL_F16 : UL_F32;
 }
 
-/* Of what a node computes: inputs and weights may be stored in less. I8 is what is computed from
- * floats that were rounded so: where the model lets a product do that, this program or the
- * reference may, or not. */
+/* The least type of what a node computes; inputs and weights may be stored in smaller types. I8
+ * stands for values computed from floats that were rounded to it: where the model allows that in a
+ * product, this program or the reference may do it or not. */
 static enum ul_dtype node_least(const struct ul_graph *graph, const struct ul_node *node)
 {
     enum ul_dtype least = ul_node_get_int(node, "accuracy_level", 0) == 4 ? UL_I8 : UL_F32;
@@ -141,7 +139,8 @@ static enum ul_dtype node_least(const struct ul_graph *graph, const struct ul_no
     return least;
 }
 
-/* What each output hangs on; on all of the graph behind nodes with graphs of their own. */
+/* Finds the types on which each output depends; after nodes with graphs of their own, it depends on
+ * the whole graph. */
 static void find_leasts(struct verification *verification, const struct ul_graph *graph)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
@@ -175,7 +174,7 @@ static struct ul_cli_edge edge_of(const struct ul_graph *graph, ul_value_id id)
                                 value->edge_zero};
 }
 
-/* Which inputs and outputs of the program are integers behind the model's floats. */
+/* Finds inputs and outputs of the program that are integers in place of the model's floats. */
 static void find_edges(struct verification *verification, const struct ul_graph *graph)
 {
     const struct ul_block *root = ul_graph_only_root(graph);
@@ -200,7 +199,7 @@ static void add_port(struct ul_arena *arena, struct ports *ports, const struct u
     ports->items[ports->count++] = own;
 }
 
-/* The program's outputs: the model's, and behind them what it overwrites. */
+/* Lists the program's outputs: the model's, then those for overwritten values. */
 static void list_outputs(struct verification *verification, const struct ul_compile *compile)
 {
     const struct ul_block *root = ul_graph_only_root(&compile->graph);
@@ -250,7 +249,7 @@ static enum ul_status build_attempt(struct verification *verification,
 
 /* ---- recorded data ---- */
 
-/* The options give this tensor of a sequence a shape or a value. */
+/* Whether the options give this tensor of a sequence a shape or a value. */
 static bool is_known(const struct ul_cli_job *job, const char *input)
 {
     const struct ul_named_sizes *shapes = &job->compile.options.shapes;
@@ -264,8 +263,8 @@ static bool is_known(const struct ul_cli_job *job, const char *input)
     return false;
 }
 
-/* The program's inputs: the model's, and in place of a sequence its tensors where the options say
- * what these are, as in random data. */
+/* Lists the program's inputs: the model's, where a sequence is replaced by its tensors if the
+ * options describe them, as in random data. */
 static void list_ports(struct verification *verification)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
@@ -286,7 +285,7 @@ static void list_ports(struct verification *verification)
     }
 }
 
-/* The program's name of a tensor of a file. */
+/* The program's name for a tensor of a file. */
 static const char *tensor_name(struct ul_arena *arena, const struct ports *ports,
                                const struct ul_recorded *file, uint32_t item)
 {
@@ -341,8 +340,8 @@ static enum ul_status read_inputs(struct verification *verification)
     return UL_OK;
 }
 
-/* What a program printed into the file `path`, with the name of the temporary folder `folder`
- * replaced by what the user calls it. */
+/* Shows what a program printed into the file `path`, with the name that the user knows in place of
+ * the temporary folder `folder`. */
 static void show_output(struct verification *verification, const char *path, const char *folder)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
@@ -358,8 +357,8 @@ static void show_output(struct verification *verification, const char *path, con
     ul_file_unmap(&file);
 }
 
-/* The file in the folder: a link, or what the program has in place of a file's tensor: one of a
- * sequence, or the integers of a program without floats. */
+/* Makes the file in the folder: a link, or, where the program has something else in place of the
+ * file's tensor, a file: a tensor of a sequence, or the integers of a program without floats. */
 static enum ul_status link_tensor(struct verification *verification, const char *source,
                                   const struct ul_tensor *tensor, bool is_item, const char *name,
                                   const struct ul_cli_edge *edge, const char *target)
@@ -373,7 +372,7 @@ static enum ul_status link_tensor(struct verification *verification, const char 
     return is_made ? UL_OK : ul_diag_set(diag, UL_IO, "%s: %s", source, strerror(errno));
 }
 
-/* Files of an output's tensors, from number *number on. */
+/* Makes files for an output's tensors, from number *number on. */
 static enum ul_status link_output(struct verification *verification, const char *folder,
                                   const struct ul_recorded *file, uint32_t *number)
 {
@@ -414,7 +413,8 @@ static enum ul_status link_outputs(struct verification *verification, const char
     return UL_OK;
 }
 
-/* A folder of links to the set's files, numbered as the program's own inputs and outputs are. */
+/* Makes a folder of links to the set's files, with the numbers of the program's own inputs and
+ * outputs. */
 static enum ul_status link_data(struct verification *verification, const char *folder)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
@@ -436,8 +436,7 @@ static enum ul_status link_data(struct verification *verification, const char *f
     return link_outputs(verification, folder);
 }
 
-/* What an output of that type or the options stores in less than f32, or multiplies so; NULL:
- * nothing. */
+/* What an output of that type or the options store or multiply in less than f32; NULL: nothing. */
 static const char *rounded_of(const struct verification *verification, enum ul_dtype least)
 {
     const struct ul_compile_options *options = &verification->outer->compile.options;
@@ -455,7 +454,7 @@ static const char *rounded(const struct verification *verification)
     return rounded_of(verification, verification->least);
 }
 
-/* What is no defect, for the end of a message. */
+/* Ends a message with a reason why the difference may be no defect. */
 static const char *excuse(const struct verification *verification)
 {
     if (verification->outer->compile.options.quantize.count > 0)
@@ -473,19 +472,20 @@ static const char *excuse(const struct verification *verification)
            "right";
 }
 
-/* A difference within this limit is none, since the reference is as far from itself: the limit is
- * twice what its optimisations change, or ten times what one rounding of its inputs changes, since
- * a program rounds in each step. It is a tenth at most, whatever last bits decide in an output. */
+/* A difference within this limit is no error, since the reference differs as much from itself. The
+ * limit is twice what its optimisations change, or ten times what one rounding of its inputs
+ * changes, since a program rounds in each step. It is at most a tenth, however much last bits
+ * matter in an output. */
 static double noise_limit(const struct noise *noise)
 {
     return fmin(fmax(2 * noise->optimised, 10 * noise->rounded), 0.1);
 }
 
-/* The norm error at which an output is right whatever its elements are; 0: they alone count. Next
- * to zero, where terms cancel, another order of summing differs by the size of the terms: there the
- * norm counts as well, and wherever less than f32 is stored or multiplied. The limits are those of
- * runtime/ul_test_data.c. Roundings to integers add up along a network: one that quantizes may be
- * twice as far away as onnxruntime with its optimisations is from itself without them. */
+/* The norm error at which an output is right whatever its elements are; 0: only elements count.
+ * Near zero, where terms cancel, another order of summing differs by the size of the terms: there
+ * the norm counts as well, and wherever less than f32 is stored or multiplied. The limits are those
+ * of runtime/ul_test_data.c. Roundings to integers add up along a network: a model that quantizes
+ * may be twice as far away as onnxruntime with optimisations is from itself without them. */
 static double norm_limit(const struct verification *verification, enum ul_dtype least,
                          const struct noise *noise)
 {
@@ -494,13 +494,13 @@ static double norm_limit(const struct verification *verification, enum ul_dtype 
         return verification->outer->options.norm;
     if (less == NULL && !verification->is_random)
         return 1e-4;
-    if (less == NULL) /* a sum in another order may lie on the other side of a rounding */
+    if (less == NULL) /* a sum in another order may fall on the other side of a rounding */
         return !verification->quantizes ? fmax(1e-4, noise_limit(noise))
                                         : fmax(5e-3, 2 * fmax(noise->optimised, noise->moved));
     return strcmp(less, "bf16") == 0 || strcmp(less, "int8") == 0 ? 3e-2 : 5e-3;
 }
 
-/* The limit of one output; a model that quantizes has that of its worst output for all. */
+/* The limit of one output; if the model quantizes, all outputs have that of the worst. */
 static double output_limit(const struct verification *verification, uint32_t output)
 {
     bool has_own = output < verification->noise_count && !verification->quantizes;
@@ -508,7 +508,7 @@ static double output_limit(const struct verification *verification, uint32_t out
                       has_own ? &verification->noises[output] : &verification->noise);
 }
 
-/* As the program takes it: one limit for each output; NULL: their elements alone count. */
+/* The limits as the program takes them, one for each output; NULL: only elements count. */
 static const char *norm_option(const struct verification *verification)
 {
     struct ul_text text;
@@ -520,9 +520,9 @@ static const char *norm_option(const struct verification *verification)
                                                                                    : NULL;
 }
 
-/* The share of an output's integers of 8 or 16 bits that may be steps away: of a model that
- * quantizes what another runtime sums in another order. An index is an integer of more bits. Where
- * the user says how many steps, all may be. */
+/* The fraction of an output's integers of 8 or 16 bits that may be some steps away, for a model
+ * that quantizes what another runtime sums in another order. Integers of more bits are indexes.
+ * Where the user gives a number of steps, all may be. */
 static double step_limit(const struct verification *verification)
 {
     if (ul_cli_is_said(verification->outer, "steps"))
@@ -533,7 +533,7 @@ static double step_limit(const struct verification *verification)
     return sums_alike || rounded(verification) != NULL ? 0 : 0.01;
 }
 
-/* How far away that share may be. */
+/* How many steps that fraction may be away. */
 static double step_count(const struct verification *verification)
 {
     const struct ul_cli_job *job = verification->outer;
@@ -550,7 +550,7 @@ static double atol_of(const struct ul_cli_job *job)
     return ul_cli_is_said(job, "atol") ? job->options.atol : 1e-7;
 }
 
-/* A program that ended otherwise than with an answer. `on`: what it was given. */
+/* Explains how a program ended without an answer. `on` names its data. */
 static enum ul_status explain_end(struct verification *verification, int code, const char *on,
                                   const char *hint)
 {
@@ -604,7 +604,7 @@ static enum ul_status run_on_data(struct verification *verification)
     return explain_end(verification, code, verification->set_name, "");
 }
 
-/* Names what the attempt made constant: compile needs it by an option, without which it refuses. */
+/* Names what the attempt made constant: compile refuses without the option for it. */
 static void put_fixed(const struct verification *verification)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
@@ -645,7 +645,7 @@ static enum ul_status verify_set(struct verification *verification)
         if (!is_model)
             break;
     }
-    outer->compile.diag = first; /* what the model says of itself, not of our guesses */
+    outer->compile.diag = first; /* the model's own error, not that of a guess */
     return first.status;
 }
 
@@ -679,7 +679,8 @@ static const char *directory_of(struct ul_arena *arena, const char *path)
     return slash == NULL ? "." : ul_arena_printf(arena, "%.*s", (int)(slash - path), path);
 }
 
-/* All inputs can be written as tensors: recorded data also says how many tensors a sequence has. */
+/* Whether all inputs can be written as tensors: recorded data also give the number of tensors of a
+ * sequence. */
 static bool takes_tensors(const struct ul_onnx_model *model, bool has_data)
 {
     for (uint32_t i = 0; i < model->input_count; i++) {
@@ -690,9 +691,9 @@ static bool takes_tensors(const struct ul_onnx_model *model, bool has_data)
     return true;
 }
 
-/* Reads the model's inputs with the sizes that are known. What is not supported is passed over
- * where the data is tensors, since these may say what the options leave open; what is against the
- * rules stays so whatever is given. */
+/* Reads the model's inputs with the sizes that are known. UL_UNSUPPORTED is ignored here where all
+ * inputs are tensors, since the data may give what the options leave open; a model that breaks the
+ * rules stays an error. */
 static enum ul_status describe_model(struct ul_cli_job *job, const char *path, bool has_data)
 {
     struct ul_compile *compile = &job->compile;
@@ -710,11 +711,11 @@ static enum ul_status describe_model(struct ul_cli_job *job, const char *path, b
 struct difference {
     double max;
     uint64_t wrong; /* elements outside the tolerance */
-    double norm;    /* of the difference over that of what is wanted */
-    bool is_near;   /* right by its norm, or but for single steps */
+    double norm;    /* norm of the difference divided by that of the wanted values */
+    bool is_near;   /* right by its norm, or except for single steps */
 };
 
-/* Integers that stand for what was quantized; an index has more bits. */
+/* Whether integers of the type are quantized values; an index has more bits. */
 static bool is_quantized(const struct ul_dtype_info *dtype)
 {
     return dtype->is_integer && dtype->size_bytes <= 2;
@@ -737,7 +738,7 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
                      apart <= (exact ? 0 : atol + rtol * fabs(b));
         all.wrong += equal ? 0 : 1;
         all.max = apart > all.max ? apart : all.max;
-        if (!equal || isfinite(apart)) { /* infinities and NaN that are alike add nothing */
+        if (!equal || isfinite(apart)) { /* equal infinities and NaN add nothing */
             apart_squares += apart * apart;
             want_squares += b * b;
         }
@@ -752,7 +753,7 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
     return all;
 }
 
-/* " step of 255": what a difference of quantized numbers is measured in. */
+/* " step of 255": the unit of differences of quantized numbers. */
 static const char *steps_text(struct ul_arena *arena, enum ul_dtype dtype, double steps)
 {
     const struct ul_dtype_info *info = ul_dtype_get(dtype);
@@ -797,7 +798,7 @@ static int is_npy(const struct dirent *entry)
     return length > 4 && strcmp(entry->d_name + length - 4, ".npy") == 0;
 }
 
-/* The outputs of two programs on the same random inputs. */
+/* Compares the outputs of two programs on the same random inputs. */
 static enum ul_status compare_programs(struct verification *verification, const char *reference)
 {
     struct ul_cli_job *job = verification->outer;
@@ -834,8 +835,8 @@ static enum ul_status compare_programs(struct verification *verification, const 
     return status;
 }
 
-/* The same model for target c, without passes and without reuse of memory; integers stay, since
- * floats in their place round elsewhere. */
+/* Options for the same model on target c, without passes and without reuse of memory; integers
+ * stay, since floats in their place round differently. */
 static struct ul_compile_options plain_options(struct ul_compile *compile)
 {
     const struct ul_compile_options *options = &compile->options;
@@ -881,7 +882,7 @@ static enum ul_status verify_unplanned(struct verification *verification, const 
     return compare_programs(verification, reference);
 }
 
-/* Installed beside the program, or in the source. */
+/* The script, installed next to the program or in the source tree. */
 static const char *script_path(struct ul_arena *arena)
 {
     const char *installed = ul_compile_installed_directory(arena);
@@ -899,7 +900,8 @@ static void add_options(struct ul_arena *arena, struct ul_texts *argv,
                      ul_arena_printf(arena, "--%s=%s", name, ul_option_value(options, row, i)));
 }
 
-/* Random inputs and onnxruntime's outputs by a script that is no part of the compiler's needs. */
+/* Makes random inputs and onnxruntime's outputs by a script, which the compiler itself does not
+ * need. */
 static int run_onnxruntime(struct verification *verification, const char *python,
                            const char *folder, const char *printed)
 {
@@ -911,7 +913,7 @@ static int run_onnxruntime(struct verification *verification, const char *python
     ul_texts_add(arena, &argv, verification->model);
     ul_texts_add(arena, &argv, folder);
     for (uint32_t i = 0; i < compile->model.dimension_count;
-         i++) { /* also what follows from --dim */
+         i++) { /* and also what follows from --dim */
         const struct ul_model_dimension *dimension = &compile->model.dimensions[i];
         if (dimension->size >= 0)
             ul_texts_add(arena, &argv,
@@ -929,7 +931,7 @@ static int run_onnxruntime(struct verification *verification, const char *python
     return ul_process_run(argv.items, printed);
 }
 
-/* What the script printed, without the end of the last line. */
+/* What the script printed, without the last end of line. */
 static const char *said(struct ul_arena *arena, const char *path)
 {
     struct ul_diag diag = {.status = UL_OK};
@@ -953,7 +955,8 @@ enum script_code {
     NOT_FOUND = NOT_RUN
 };
 
-/* The script gave no reference, for `reason`. A Python that was named must have one. */
+/* Goes on where the script gave no reference, for `reason`. A Python that the user named must give
+ * one. */
 static enum ul_status verify_without(struct verification *verification, int code,
                                      const char *reason)
 {
@@ -985,7 +988,7 @@ static enum ul_status verify_without(struct verification *verification, int code
                        verification->model, reason);
 }
 
-/* A number of the script's; 0 where it is none. */
+/* Reads a number of the script's; 0 where there is none. */
 static double read_error(const char **at)
 {
     char *end;
@@ -994,7 +997,7 @@ static double read_error(const char **at)
     return isfinite(number) && number > 0 ? number : 0;
 }
 
-/* What the script leaves in a file, a line for each output. */
+/* Reads the file that the script leaves, with a line for each output. */
 static void read_noise(struct verification *verification, const char *folder)
 {
     struct ul_arena *arena = &verification->outer->compile.keep;
@@ -1027,8 +1030,8 @@ static enum ul_status verify_random(struct verification *verification)
         return ul_diag_set(&job->compile.diag, UL_IO, "%s: %s", folder, strerror(errno));
     int code = run_onnxruntime(verification, named != NULL ? named : "python3", folder, printed);
     const char *text = said(&job->compile.keep, printed);
-    /* The script says something, but for the one code: that was none that runs it, or it was ended,
-     * or cannot write. */
+    /* The script prints a message unless the code is NO_ONNXRUNTIME: otherwise nothing ran it, it
+     * was killed, or it cannot write. */
     bool is_cut = text[0] == '\0' && code != NO_ONNXRUNTIME;
     if (is_cut || code > NO_ROOM)
         UL_TRY(ul_process_check(&job->compile.keep, "the Python that runs onnxruntime", code,
@@ -1077,7 +1080,7 @@ static enum ul_status verify_all(struct verification *verification)
     return UL_OK;
 }
 
-/* By how much outputs may be off, where that is not what --help says of all of them. */
+/* Prints how much outputs may differ, where --help does not say it for all. */
 static void put_limits(const struct verification *verification)
 {
     const char *less = rounded(verification);

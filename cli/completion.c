@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a shell may offer for the value of an option or for a file, by the rows of the tables. */
+/* The candidates that a shell may offer for the value of an option or for a file, from the rows of
+ * the tables. */
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -15,14 +16,14 @@ static void add(struct ul_arena *arena, struct ul_cli_candidates *candidates,
     candidates->items[candidates->count++] = (struct ul_cli_candidate){.kind = kind, .text = text};
 }
 
-/* How the argument that help names ends, "json" of "PLAN.json"; "" where it says nothing. */
+/* The ending in the argument's name, "json" in "PLAN.json"; "" where it has none. */
 static const char *ending(const char *argument)
 {
     const char *dot = strrchr(argument, '.');
     return dot != NULL && islower((unsigned char)dot[1]) ? dot + 1 : "";
 }
 
-/* The words of a row; of those that only begin so, what is in front of what nobody knows. */
+/* Adds the words of a row; for a word with an open end, its beginning. */
 static void add_words(struct ul_arena *arena, const struct ul_option *row,
                       struct ul_cli_candidates *candidates)
 {

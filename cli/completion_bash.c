@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completion for bash: two tables as shell functions, made of the rows of options, and one function
- * that reads them. It needs nothing but bash itself. */
+/* Completion for bash: two tables as shell functions, made from the rows of options, and one
+ * function that reads them. It needs only bash. */
 #include "cli/cli.h"
 
 #include <string.h>
 
-/* Words of the tables: a word to offer, with a colon at its end what one begins with; @ENDING a
- * file whose name ends so, @/ a folder. */
+/* Words of the tables: a word to offer; with a colon at its end, the beginning of a word; @ENDING,
+ * a file with that ending; @/, a folder. */
 static const char driver[] =
     "# What of these begins as the word at the cursor; PREFIX stands in front of each.\n"
     "_ullage_offer() # PREFIX CURRENT TOKEN...\n"
@@ -69,7 +69,7 @@ static void put_candidates(struct ul_text *text, const struct ul_cli_candidates 
     }
 }
 
-/* What may stand where a word that begins with a dash, or the command, is written. */
+/* Writes the words that may stand in place of a command or of a word that begins with a dash. */
 static void put_words(struct ul_text *text, const struct ul_cli_command *const *commands,
                       uint32_t count)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completion for zsh: one call of _arguments a command, a line for each row of options. */
+/* Completion for zsh: one call of _arguments for each command, with a line for each row of
+ * options. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -25,7 +26,7 @@ static void put_file_action(struct ul_text *text, const struct ul_cli_candidate 
     else if (items[0].text[0] == '\0')
         ul_text_put(text, "_files");
     else {
-        /* One in parentheses would be a qualifier of zsh's. */
+        /* A single ending in parentheses would be a qualifier of zsh. */
         ul_text_put(text, count == 1 ? "_files -g \"*." : "_files -g \"*.(");
         for (uint32_t i = 0; i < count; i++)
             ul_text_printf(text, "%s%s", i == 0 ? "" : "|", items[i].text);
@@ -33,7 +34,7 @@ static void put_file_action(struct ul_text *text, const struct ul_cli_candidate 
     }
 }
 
-/* What a word begins with has no blank behind it. */
+/* The beginning of a word is not followed by a blank. */
 static void put_word_action(struct ul_text *text, const struct ul_cli_candidate *items,
                             uint32_t count)
 {
@@ -46,7 +47,7 @@ static void put_word_action(struct ul_text *text, const struct ul_cli_candidate 
     ul_text_put(text, begins ? "" : ")");
 }
 
-/* An action for each kind, which come one after another. */
+/* Writes an action for each kind; candidates of a kind are adjacent. */
 static void put_action(struct ul_text *text, const struct ul_cli_candidates *candidates)
 {
     const struct ul_cli_candidate *items = candidates->items;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan.json is drawn as, for `report` and `plan`. */
+/* The drawings of a plan.json, for `report` and `plan`. */
 #include "cli/cli.h"
 
 enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path, struct ul_saved *saved)
@@ -57,7 +57,7 @@ enum ul_status ul_cli_draw(struct ul_cli_job *job, const struct ul_saved *saved)
     struct ul_text text;
     ul_text_init(&text, &job->compile.keep);
     ul_summary_put(&text, saved, &style);
-    fwrite(text.data, 1, text.length, stdout); /* which has escaped itself, beside its colours */
+    fwrite(text.data, 1, text.length, stdout); /* already escaped; it contains colours */
     fflush(stdout);
     return UL_OK;
 }

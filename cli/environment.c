@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An environment that changes nothing of a plan.
+/* Keeps the environment from changing a plan.
  *
- * Problem: what oneDNN keeps is counted by making its primitives in this process, on a heap that
- * variables of the C library tune; and oneDNN and OpenMP read some of their own, by which they
- * offer other implementations, add otherwise, or write to standard output. The same model and
- * options are to give the same bytes. Method: where one is set, the program begins again without
- * them: glibc has read its tunables before main. What a plan may depend on are options (--isa,
- * --threads), which it names.
+ * Problem: to count what oneDNN keeps, this process makes its primitives, on a heap that variables
+ * of the C library tune. oneDNN and OpenMP also read variables, by which they choose other
+ * implementations, add in another order, or write to standard output. But the same model and
+ * options must give the same bytes. Method: where one is set, the program begins again without
+ * them, since glibc has read its tunables before main. Everything on which a plan may depend is an
+ * option (--isa, --threads), and the plan names it.
  *
- * Problem: threads of OpenMP that have nothing to do look out for more in a loop, for about as long
- * as a plan takes, and programs in pieces are tried by the library (codegen/cpu/pieces.c) in many
- * runs of microseconds. Method: where a search may try some, the program begins again with the
- * variable by which they sleep at once. It changes when they wait, and nothing of what they do. */
+ * Problem: idle threads of OpenMP look for work in a loop, for about as long as a plan takes, and
+ * the library tries programs in pieces (codegen/cpu/pieces.c) in many runs of microseconds. Method:
+ * where a search may try some, the program begins again with the variable that makes them sleep at
+ * once. This changes when they wait, not what they compute. */
 #define _GNU_SOURCE /* environ */
 #include "cli/cli.h"
 
@@ -20,8 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Names that begin so; OMP_NUM_THREADS and what else is OpenMP's is for programs too, which those
- * that `ullage verify` runs do not need: they have the threads that were planned. */
+/* Beginnings of names. OMP_NUM_THREADS and OpenMP's other variables are meant for programs too, but
+ * those that `ullage verify` runs do not need them: they have the threads that were planned. */
 static const char *const prefixes[] = {"GLIBC_TUNABLES=", "MALLOC_", "DNNL_",
                                        "ONEDNN_",         "OMP_",    "GOMP_"};
 enum { PREFIXES = sizeof prefixes / sizeof *prefixes };
@@ -37,8 +37,8 @@ static bool is_left_out(const char *variable)
     return false;
 }
 
-/* Moves what stays to the front; whether all did, but for what has threads sleep, which programs
- * that this one runs are not to have. */
+/* Moves the variables that stay to the front. Returns whether all stay, apart from the one that
+ * makes threads sleep, which programs that this one runs must not inherit. */
 static bool keep_others(char **variables, bool *threads_sleep)
 {
     char **to = variables;
@@ -54,7 +54,7 @@ static bool keep_others(char **variables, bool *threads_sleep)
     return all;
 }
 
-/* By its own name, where that still leads to it: so it is called in lists of processes. */
+/* Uses the program's own name where that still leads to it: lists of processes show it. */
 static void begin_again(char **argv)
 {
     char path[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What manual pages say beside the commands and their options. */
+/* What manual pages say apart from the commands and their options. */
 #include "cli/cli.h"
 
 const char ul_cli_about[] =

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The help of a command: its options group by group, folded at 80 columns; and of all commands. */
+/* The help of a command, with its options by group, folded at 80 columns; and the list of all
+ * commands. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ const char *ul_cli_group_title(enum ul_option_group group)
     return titles[group];
 }
 
-/* `words` from column `begin` on, folded there; a newline begins another paragraph. */
+/* Writes `words` from column `begin` on, folded there; a newline begins another paragraph. */
 static void put_folded(struct ul_text *text, const char *words, size_t begin)
 {
     size_t column = begin;

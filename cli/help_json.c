@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands and their options as JSON, for programs that wrap this one: what a row of
- * options.def says is all that they need to take the same words. */
+/* The commands and their options as JSON, for programs that wrap this one: a row of options.def has
+ * all that they need. */
 #include "cli/cli.h"
 
 static const char *const kinds[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ullage: the commands, and the exit code. */
+/* ullage: runs a command and returns its exit code. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "cli/cli.h"
 
@@ -50,8 +50,8 @@ static enum ul_status run_command(struct ul_cli_job *job, const struct ul_cli_co
     return command->run(job);
 }
 
-/* NULL, with a message, where there is none of that name; the name stands behind "help", or first.
- */
+/* NULL, with a message, where there is no command of that name, which follows "help" or comes
+ * first. */
 static const struct ul_cli_command *find_command(struct ul_cli_job *job, const char *name,
                                                  bool is_behind_help)
 {
@@ -91,7 +91,7 @@ static enum ul_status put_completion(struct ul_cli_job *job, const char *shell,
                        ul_cli_shell_names(&job->compile.keep, " or "));
 }
 
-/* What the words after "help" ask for. */
+/* Runs "help" with the words after it. */
 static enum ul_status run_help(struct ul_cli_job *job, int argc, char **argv)
 {
     const struct ul_cli_command *command = NULL;
@@ -117,7 +117,7 @@ static enum ul_status run_help(struct ul_cli_job *job, int argc, char **argv)
     return UL_OK;
 }
 
-/* What the words after the program's name ask for. */
+/* Runs what the words after the program's name ask for. */
 static enum ul_status run(struct ul_cli_job *job, int argc, char **argv)
 {
     const char *first = argv[0];
@@ -131,14 +131,14 @@ static enum ul_status run(struct ul_cli_job *job, int argc, char **argv)
     return command != NULL ? run_command(job, command, argc, argv) : UL_USAGE;
 }
 
-/* Whether as much as a library asks for at once is not there. */
+/* Whether the amount of memory that a library asks for at once is not available. */
 static bool lacks_memory(void)
 {
     return mmap(NULL, SCARCE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;
 }
 
-/* A failed assertion aborts; whoever called learns it by the exit code. So do libraries that get no
- * memory. */
+/* A failed assertion aborts; the caller learns of it by the exit code. Libraries that get no memory
+ * abort too. */
 static void on_abort(int signal_number)
 {
     static const char text[] = "ullage: error: out of memory: a library of ullage got none; fewer "
@@ -150,8 +150,8 @@ static void on_abort(int signal_number)
     _exit(UL_NO_FIT);
 }
 
-/* A file that is opened later must not take the number of a standard stream that is closed: what
- * is printed would go there. Writing to a stream opened so fails, as it would when closed. */
+/* A file that is opened later must not get the number of a standard stream that is closed: printed
+ * text would go there. Writing to a stream opened here fails as it would when closed. */
 static void open_standard_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -160,7 +160,7 @@ static void open_standard_streams(void)
     }
 }
 
-/* What was printed must have arrived. */
+/* Checks that everything printed has arrived. */
 static enum ul_status finish_output(struct ul_diag *diag)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -168,7 +168,7 @@ static enum ul_status finish_output(struct ul_diag *diag)
     return ul_diag_set(diag, UL_IO, "standard output cannot be written");
 }
 
-/* Nothing was asked for: what there is, where errors go. */
+/* Without arguments, the list of commands goes where errors go. */
 static enum ul_status list_commands(struct ul_cli_job *job)
 {
     struct ul_text page;
@@ -183,7 +183,7 @@ int main(int argc, char **argv)
 {
     struct ul_cli_job job;
     signal(SIGABRT, on_abort);
-    signal(SIGXFSZ, SIG_IGN); /* a file that must not grow is an error of writing */
+    signal(SIGXFSZ, SIG_IGN); /* a file that must not grow is then an error of writing */
     open_standard_streams();
     bool threads_sleep;
     if (!ul_cli_settle_environment(argv, &threads_sleep)) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manual pages, in the macros of man(7), of the rows that --help prints. */
+/* Manual pages, in the macros of man(7), from the rows that --help prints. */
 #include "cli/cli.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* Words as they are: what roff would take for its own is escaped; a newline begins a paragraph. */
+/* Writes words literally: characters that roff would interpret are escaped; a newline begins a
+ * paragraph. */
 static void put_words(struct ul_text *text, const char *words)
 {
     static const struct {
@@ -24,7 +25,7 @@ static void put_words(struct ul_text *text, const char *words)
     }
 }
 
-/* A line of text, which must not begin as a request does. */
+/* Writes a line of text, which must not look like a request. */
 static void put_line(struct ul_text *text, const char *words)
 {
     ul_text_put(text, words[0] == '.' ? "\\&" : "");
@@ -32,7 +33,7 @@ static void put_line(struct ul_text *text, const char *words)
     ul_text_put(text, "\n");
 }
 
-/* A sentence as the part of one: "compiles a model". */
+/* Writes a sentence as part of another: "compiles a model". */
 static void put_part(struct ul_text *text, const char *sentence)
 {
     size_t length = strlen(sentence);
@@ -93,7 +94,7 @@ static void put_examples(struct ul_text *text, const struct ul_cli_example *exam
     }
 }
 
-/* A name, and below it what it is. */
+/* Writes a name, and below it its meaning. */
 static void put_item(struct ul_text *text, const char *name, const char *what)
 {
     ul_text_put(text, ".TP\n\\fB");
@@ -102,7 +103,7 @@ static void put_item(struct ul_text *text, const char *name, const char *what)
     put_line(text, what);
 }
 
-/* The facts that are for one of these commands. */
+/* Writes the facts for one of these commands. */
 static void put_facts(struct ul_text *text, const char *title, const struct ul_cli_fact *facts,
                       uint32_t commands)
 {

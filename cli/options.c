@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line into options: those of the compile, and those of the commands alone. */
+/* Parses the command line into options: those of the compile, and those of the commands. */
 #define _GNU_SOURCE /* getopt_long */
 #include "cli/cli.h"
 
@@ -60,7 +60,7 @@ const struct ul_option *ul_cli_option_at(const struct ul_cli_command *command, u
     return NULL;
 }
 
-/* What getopt_long is told: its value of an option is the index of one of these. */
+/* What getopt_long returns for an option is the index of one of these. */
 struct choice {
     struct ul_options *options;
     const struct ul_option *row;
@@ -99,7 +99,8 @@ static void add_choices(struct choices *choices, const struct ul_cli_command *co
 static void fill_choices(struct choices *choices, const struct ul_cli_command *command,
                          struct ul_cli_job *job)
 {
-    *choices = (struct choices){.letters = ":h"}; /* ':': a missing value is no unknown option */
+    /* ':' tells a missing value from an unknown option */
+    *choices = (struct choices){.letters = ":h"};
     add_choices(choices, command, &job->options.base);
     add_choices(choices, command, &job->compile.options.base);
     choices->longs[choices->count] = (struct option){.name = "help", .val = 'h'};
@@ -116,7 +117,7 @@ static const struct choice *find_choice(const struct choices *choices, int code)
     return NULL;
 }
 
-/* "--name" or "--name=value" that the command does not have, or a letter. */
+/* Refuses a letter, "--name" or "--name=value" that the command does not have. */
 static enum ul_status refuse(const struct ul_cli_command *command, const char *word,
                              struct ul_diag *diag, struct ul_arena *arena)
 {
@@ -131,7 +132,7 @@ static enum ul_status refuse(const struct ul_cli_command *command, const char *w
                        command->name);
 }
 
-/* Lists of values, once it is known whether they make a table. */
+/* Sets lists of values, once it is known whether they make a table. */
 static enum ul_status set_lists(struct ul_cli_job *job, const struct ul_pairs *lists)
 {
     struct ul_compile *compile = &job->compile;

@@ -10,7 +10,7 @@
 
 enum { MIN_COLUMNS = 80, PAGE_COLUMNS = 100, MAX_COLUMNS = 1000 };
 
-/* What COLUMNS says, else the terminal; else, of files and pipes, `otherwise`. */
+/* COLUMNS, else the terminal's width; for files and pipes `otherwise`. */
 static uint32_t find_columns(uint32_t otherwise)
 {
     struct winsize size = {.ws_col = 0};
@@ -30,7 +30,7 @@ uint32_t ul_cli_line_columns(void)
     return find_columns(MAX_COLUMNS);
 }
 
-/* By the first of these that is set, as the C library takes them. */
+/* By the first of these variables that is set, as in the C library. */
 static bool says_utf8(void)
 {
     const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems in text, where a graph or a model may stand too: told apart by their first bytes. */
+/* Problems in text, where a graph or a model is allowed too: their first bytes tell them apart. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@ enum ul_status ul_cli_read_problem(struct ul_cli_job *job, const char *path,
     struct ul_compile *compile = &job->compile;
     struct ul_file file;
     *problem = NULL;
-    if (strcmp(path, "-") == 0) /* read once, by whoever reads what else it may be */
+    /* standard input can be read only once, by the reader of the other forms */
+    if (strcmp(path, "-") == 0)
         return UL_OK;
     UL_TRY(ul_file_map(&file, &compile->keep, path, &compile->diag));
     const char *text = (const char *)file.data;

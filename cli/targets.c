@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results must not destroy what they are made from: an export of hours, somebody's sources. */
+/* Results must not destroy other files: the model that they come from, a long export, somebody's
+ * sources. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
@@ -61,13 +62,13 @@ static bool is_generated(const char *path)
     return length == sizeof first - 1 && memcmp(line, first, length) == 0;
 }
 
-/* A folder that is empty, or that holds an earlier result. */
+/* The folder must be empty, or hold an earlier result. */
 enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option, const char *path)
 {
     DIR *folder = opendir(path);
     bool empty = true;
     if (folder == NULL)
-        return UL_OK; /* not there yet; or whoever writes into it says why not */
+        return UL_OK; /* it does not exist yet; or writing into it will say why not */
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
         empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
     closedir(folder);
@@ -87,7 +88,7 @@ static bool is_link(const char *path)
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-/* The folder that a path lies in. */
+/* The folder of a path. */
 static const char *folder_of(struct ul_arena *arena, const char *path)
 {
     size_t length = strlen(path);
@@ -100,8 +101,8 @@ static const char *folder_of(struct ul_arena *arena, const char *path)
                          : ul_arena_printf(arena, "%.*s", (int)(length - 1), path);
 }
 
-/* Known before the model is read and compiled: there is nowhere to write to. A file is written
- * beside and renamed; what is no file (a pipe, /dev/null) takes bytes where it is. */
+/* Checks before the model is read and compiled whether the target can be written. A file is written
+ * under another name and renamed; anything else (a pipe, /dev/null) takes bytes in place. */
 static enum ul_status check_place(struct ul_cli_job *job, const char *flag, const char *target,
                                   bool wants_folder)
 {
@@ -117,7 +118,7 @@ static enum ul_status check_place(struct ul_cli_job *job, const char *flag, cons
         return ul_diag_set(diag, UL_IO, "%s %s: is a %s; give a %s", flag, target,
                            is_folder ? "folder" : "file", is_folder ? "file" : "folder");
     if (exists && !is_folder && (!S_ISREG(info.st_mode) || is_link(target)))
-        return UL_OK; /* no file; or it lies elsewhere */
+        return UL_OK; /* no file, or in another folder */
     if (stat(folder, &info) != 0 && errno == ENOENT)
         return ul_diag_set(diag, UL_IO, "%s %s: there is no folder %s", flag, target, folder);
     if (access(folder, W_OK | X_OK) != 0)
@@ -126,7 +127,7 @@ static enum ul_status check_place(struct ul_cli_job *job, const char *flag, cons
     return UL_OK;
 }
 
-/* As people type it: "-o", "--json". */
+/* The option as people type it: "-o", "--json". */
 static const char *flag_of(struct ul_cli_job *job, const struct ul_option *row)
 {
     if (row->letter != 0)
@@ -134,7 +135,7 @@ static const char *flag_of(struct ul_cli_job *job, const struct ul_option *row)
     return ul_arena_printf(&job->compile.keep, "--%s", row->name);
 }
 
-/* Where the result of the row goes; NULL: it is none, or was not asked for. */
+/* Where the result of the row goes; NULL: it is no result, or was not asked for. */
 static const char *result_of(const struct ul_cli_job *job, uint32_t row)
 {
     const struct ul_option *option = &ul_cli_option_table.rows[row];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of recorded floats for a program whose inputs and outputs are integers (--no-float). */
+/* Files of recorded floats, for a program whose inputs and outputs are integers (--no-float). */
 #include "cli/cli.h"
 
 #include <math.h>
 
-/* As QuantizeLinear does, in f32: ties to even, and what is outside at the end of the range. */
+/* Quantizes as QuantizeLinear does, in f32: ties to even, values outside the range to its ends. */
 static int64_t quantize(double number, const struct ul_cli_edge *edge)
 {
     int64_t low = 0, high = 0;

@@ -4,11 +4,11 @@
 usage: verify_onnxruntime.py MODEL.onnx DIR [--dim=NAME=N] [--shape=INPUT=N,N] [--const=INPUT=FILE]
                              [--output=NAME] [--keep-defaults] [--precision=fp16]
 The outputs are those of the graph as the file has it: onnxruntime's own optimisations change what a
-quantized model computes. Where they do, a line that is printed says by how much. Inputs are what
-their names and the operators that take them say (masks, lengths, positions, indices of a table,
-probabilities), else random numbers; others are tried where an output is all zero.
+quantized model computes. Where they do, a printed line says by how much. Inputs are what their names
+and the operators that take them suggest (masks, lengths, positions, indices of a table,
+probabilities), else random numbers; where an output is all zero, other numbers are tried.
 Exit code 3: onnx or onnxruntime is not installed. 4: a size is missing. 5: onnxruntime cannot run
-the model at all. 6: it cannot on random inputs. 7: a file in DIR cannot be written. What is printed says why.
+the model at all. 6: it cannot run it on random inputs. 7: a file in DIR cannot be written. The printed text says why.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ NO_SIZE, NO_KERNELS, NO_RUN, NO_ROOM = 4, 5, 6, 7
 NAMES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
 PLAIN = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 DEFAULT = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-# What floats are drawn from, one after the other while an output is all zero.
+# Distributions of floats, which are tried in turn while an output is all zero.
 DRAWS = (("normal", 1), ("from 0 to 1", 1), ("normal", 10), ("from 0 to 255", 255))
 F16_LARGEST = 65504
-MOST_VALUES = 3000 # of a graph that are looked at one by one
+MOST_VALUES = 3000 # values of a graph that are compared one by one
 
 
-notes = [] # lines that are printed behind the runtime's version
+notes = [] # lines that are printed after the runtime's version
 
 
 def give_up(code, reason):
@@ -67,8 +67,8 @@ def open_model(path):
 
 
 def cut(path, model):
-    """What is run, and the names of the program's outputs: of the values that --output names, and of
-    what ZipMap, which makes maps of names, is given."""
+    """The model to run, and the names of the program's outputs: the values that --output names, and the
+    operands of ZipMap, which makes maps from names."""
     names = [o.partition("=")[2] for o in sys.argv[3:] if o.startswith("--output=")]
     outputs = names or [port.name for port in model.graph.output]
     maps = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "ZipMap"}
@@ -92,22 +92,22 @@ def read_file(path):
             return numpy.load(path)
         with open(path, "rb") as file:
             return numpy_helper.to_array(onnx.TensorProto.FromString(file.read()))
-    except Exception as error: # who loads the model says what is wrong with the file
+    except Exception as error: # loading the model reports what is wrong with the file
         give_up(NO_KERNELS, f"{path}: {error}")
 
 
-# ---- What an input is ----
+# ---- The meaning of an input ----
 
 SAME_ELEMENTS = {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Flatten", "Expand"}
-# Inputs that are numbers of steps, at most as many as the size of that axis of that input has.
+# Inputs that are numbers of steps: at most the size of that axis of that input.
 LENGTHS = {("LSTM", 4): (0, 0), ("GRU", 4): (0, 0), ("RNN", 4): (0, 0), ("Attention", 6): (1, -2),
            ("ReverseSequence", 1): (0, None)}
-# Indices of rows: the input that is the table.
+# Inputs that are indices of rows: which input is the table.
 TABLES = {("Gather", 1): 0, ("EmbedLayerNormalization", 0): 2, ("EmbedLayerNormalization", 1): 4}
 
 
 class Uses:
-    """The operators that take an input, also through those that only move its elements."""
+    """The operators that take an input, directly or after operators that only move its elements."""
 
     def __init__(self, model):
         self.takers = {}
@@ -127,7 +127,7 @@ class Uses:
                 yield from self.of(node.output[0], seen)
 
     def rows(self, name):
-        """Of the smallest table that it has indices of; None: of none that is known."""
+        """The rows of the smallest table that it has indices of; None: no such table is known."""
         found = []
         for node, index in self.of(name):
             table = TABLES.get((node.op_type, index))
@@ -139,7 +139,7 @@ class Uses:
 
 
 def is_like(name, *words):
-    """Whether one of the words stands in a name of words with _ . / between, or capitals."""
+    """Whether one of the words is in the name, whose words are separated by _ . / or by capitals."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name)
     return any(part.lower() in words for part in parts)
 
@@ -150,7 +150,7 @@ def is_length(name, uses):
 
 
 def least_size(name, shapes):
-    """What a length is at most: the least size behind the first axis of any other input."""
+    """The upper limit of a length: the least size after the first axis of any other input."""
     return min((n for other, shape in shapes.items() if other != name
                 for n in shape[1:] if n > 0), default=1)
 
@@ -166,7 +166,7 @@ def length_limit(name, uses, shapes):
 
 
 def known_array(port, shape, uses, shapes):
-    """What names and operators say that it is; None: nothing."""
+    """The array that names and operators suggest; None: they suggest none."""
     name, is_integer, is_float = port.name, "int" in port.type, port.type in NAMES
     dtype = NAMES.get(port.type, port.type[7:-1])
     rows = uses.rows(name) if is_integer else None
@@ -215,7 +215,7 @@ def open_session(model, level):
 
 
 def element_type(port):
-    """Of a tensor, or of a sequence's tensors: tensor(float)."""
+    """The type of a tensor, or of a sequence's tensors: tensor(float)."""
     return port.type[4:-1] if port.type.startswith("seq(") else port.type
 
 
@@ -277,7 +277,7 @@ def list_ports(session, model):
 
 
 def feeds_of(session, arrays):
-    """As the session takes them: sequences are lists."""
+    """The arrays in the form that the session takes: sequences are lists."""
     feeds = {}
     for port in inputs_of(session):
         if port.type.startswith("seq("):
@@ -293,7 +293,7 @@ def run(session, arrays):
 
 
 def flatten(names, outputs):
-    """An output for each tensor of a sequence, as the program has them."""
+    """Makes an output of each tensor of a sequence, as in the program."""
     pairs = []
     for name, array in zip(names, outputs):
         items = [(f"{name}[{k}]", item) for k, item in enumerate(array)] if isinstance(array, list) else None
@@ -318,8 +318,8 @@ def make_arrays(model, ports, draw, end):
 
 
 def try_draw(session, model, ports, draw):
-    """The arrays, what the session makes of them, and why it makes nothing."""
-    # Integers are often indices (words, token types) of which only the model knows how many it has.
+    """The arrays, the outputs of the session, and the reason where there are none."""
+    # Integers are often indices (words, token types); only the model knows how many of them there are.
     for end in (10, 2, 1):
         arrays = make_arrays(model, ports, draw, end)
         try:
@@ -335,7 +335,7 @@ def count_zeros(outputs):
 
 
 def run_random(session, model, ports, names):
-    """The arrays on which fewest outputs are all zero, and what the session makes of them."""
+    """The arrays with the fewest outputs that are all zero, and the outputs of the session."""
     best = None
     for draw in DRAWS:
         arrays, outputs, error = try_draw(session, model, ports, draw)
@@ -358,10 +358,10 @@ def run_random(session, model, ports, names):
     return best
 
 
-# ---- How far onnxruntime is from itself ----
+# ---- How much onnxruntime differs from itself ----
 
 def apart(want, got):
-    """The norm error of floats; 0 of others."""
+    """The norm error of floats; 0 for other types."""
     if not isinstance(want, numpy.ndarray) or want.dtype.kind != "f":
         return 0.0
     want, got = want.astype("float64"), got.astype("float64")
@@ -369,15 +369,15 @@ def apart(want, got):
 
 
 def move(array, amount, rng=None):
-    """By a part of each element, or up or down by it."""
+    """Moves each element by a fraction of it, or randomly up or down by that fraction."""
     signs = 1 if rng is None else rng.choice([-1.0, 1.0], array.shape)
     return numpy.asarray(array * (1 + amount * signs), array.dtype) if array.dtype.kind == "f" else array
 
 
 def note_noise(model, directory, session, arrays, plain, names):
-    """A line where the runtime's default is another function than the file. In noise.txt, a line for
-    each output, how far that is from it, and how far inputs take it that are moved a little, or by
-    what f32 rounds."""
+    """Notes where the runtime's default computes another function than the file. noise.txt gets a line
+    for each output: how much the default differs, and how much it changes when inputs are moved a
+    little, or by what f32 rounds."""
     optimised = plain
     try:
         optimised = run(open_session(model, DEFAULT), arrays)
@@ -397,8 +397,8 @@ def note_noise(model, directory, session, arrays, plain, names):
 
 
 def note_overflow(model, ports, proto):
-    """With --precision=fp16: the values that are larger than it holds, also of pictures whose numbers
-    go to 255."""
+    """With --precision=fp16, notes values that are too large for it, for pictures with numbers up to
+    255 too."""
     values = [name for node in proto.graph.node for name in node.output if name]
     if "--precision=fp16" not in sys.argv or len(values) > MOST_VALUES:
         return
@@ -407,7 +407,7 @@ def note_overflow(model, ports, proto):
     proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in values if name not in have)
     try:
         session = open_session(proto.SerializeToString(), PLAIN)
-    except Exception: # of a value that has no tensor
+    except Exception: # a value that is no tensor
         return
     pictures = any(len(shape) == 4 and port.type in NAMES for port, shape in ports)
     for draw in DRAWS[:1] + (DRAWS[3:] if pictures else ()):
@@ -448,5 +448,5 @@ def main():
 
 try:
     main()
-except Exception as failure: # whatever it is, the words go into a message
+except Exception as failure: # of any kind: its text goes into a message
     give_up(NO_RUN, f"{type(failure).__name__}: {failure}")

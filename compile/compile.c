@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The whole pipeline: load, passes, program, plan, check; emit.c goes on from there. */
+/* The whole pipeline: load, passes, program, plan, check; emit.c continues from there. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
 
 /* ---- build ---- */
 
-/* The program of the graph as it is laid out without --row-major. */
+/* Builds the program of the graph as it is laid out without --row-major. */
 static enum ul_status build_base(struct ul_compile *compile, struct ul_program_options *options)
 {
     static const struct ul_texts none = {.count = 0};
@@ -20,8 +20,8 @@ static enum ul_status build_base(struct ul_compile *compile, struct ul_program_o
     return UL_OK;
 }
 
-/* The program, and, where chains are split, that of the graph before: a piece must add up as the
- * whole does. */
+/* Builds the program and, where chains are split, that of the graph before: pieces must add up in
+ * the same order as the whole. */
 static enum ul_status build_program(struct ul_compile *compile, struct ul_program_options *options)
 {
     UL_TRY(build_base(compile, options));
@@ -44,13 +44,13 @@ static enum ul_status build_program(struct ul_compile *compile, struct ul_progra
     return UL_OK;
 }
 
-/* From the file to the graph that a program is made of. */
+/* From the file to the graph from which a program is made. */
 static enum ul_status read_model(struct ul_compile *compile, const char *model_path,
                                  const struct ul_target *target)
 {
     enum ul_status status = ul_compile_load_settled(compile, model_path);
     if (status != UL_OK)
-        return status; /* the text names the file */
+        return status; /* the text already names the file */
     status = ul_compile_rewrite(compile, target);
     if (status == UL_INVALID && !compile->is_trial) {
         ul_compile_explain_sizes(compile, model_path, &compile->diag);
@@ -90,8 +90,8 @@ static enum ul_status build(struct ul_compile *compile, const struct ul_texts *m
     return status;
 }
 
-/* Another model may fail in any way with a plan's options; that it is another says more. It may
- * also be the same graph with other weights: then the plan serves. */
+/* With a plan's options, another model may fail in any way; it is more useful to say that it is
+ * another model. It may also be the same graph with other weights: then the plan is valid. */
 enum ul_status ul_compile_build_roots(struct ul_compile *compile,
                                       const struct ul_texts *model_paths)
 {
@@ -99,8 +99,9 @@ enum ul_status ul_compile_build_roots(struct ul_compile *compile,
     if (model_paths->count > 1)
         UL_TRY(ul_compile_check_roots(compile));
     UL_ASSERT(!compile->options.max_batch &&
-              compile->options.max_dim == NULL); /* ul_compile_find_largest has found it */
-    UL_ASSERT(compile->options.quantize_activations == NULL); /* ul_compile_quantize has done it */
+              compile->options.max_dim == NULL); /* ul_compile_find_largest has replaced it */
+    /* ul_compile_quantize has been called */
+    UL_ASSERT(compile->options.quantize_activations == NULL);
     compile->asked.base.arena = &compile->keep;
     ul_options_copy(&compile->asked.base, &compile->options.base, sizeof compile->asked);
     enum ul_status status = build(compile, model_paths);
@@ -118,7 +119,7 @@ enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_pa
 
 /* ---- plan ---- */
 
-/* Of the program that was chosen: plans may have tried others. */
+/* Dumps the kernels of the program that was chosen: plans may have tried others. */
 static void dump_kernels(struct ul_compile *compile)
 {
     struct ul_text text;

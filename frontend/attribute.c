@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AttributeProto to attributes of the graph; references of functions' bodies are looked up in what
- * the caller gave. */
+/* Turns AttributeProto into attributes of the graph. References in bodies of functions are resolved
+ * to what the caller gave. */
 #include "frontend/frontend_internal.h"
 #include "ir/op.h"
 
@@ -84,7 +84,7 @@ static void decode_floats(struct ul_arena *arena, const Onnx__AttributeProto *pr
     attr->floats = floats;
 }
 
-/* Graphs by their names: where they stand among those of a node. */
+/* Attributes that are graphs, by name, and their index among the blocks of their node. */
 static const struct {
     const char *name;
     uint32_t slot;
@@ -103,7 +103,7 @@ static enum ul_status add_graph(struct ul_old_node *node, const char *name,
     if (graph == NULL)
         return bad(node, name, UL_INVALID, "says that it holds a graph, but has none");
     if (!is_known && ul_op_find(node->domain, node->op) == UL_OP_NONE)
-        return UL_OK; /* the operator is not supported, which is said once for all of it */
+        return UL_OK; /* the operator is not supported, which is reported once for the whole node */
     if (!is_known)
         return bad(node, name, UL_INVALID, "is a graph, which no operator has by this name");
     if (node->graphs[slot] != NULL)
@@ -162,7 +162,8 @@ static enum ul_status decode_one(struct ul_old_node *node, const char *name,
         return bad(node, name, UL_INVALID, "has no type");
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO:
         if (strcmp(node->op, "Optional") == 0)
-            return UL_OK; /* what there would be; sequence.c asks whether there is */
+            return UL_OK; /* the blocks that there would be; sequence.c asks whether there are any
+                           */
         /* fall through */
     default:
         ul_old_problem(node, "an attribute is a list of graphs or of tensors, a sparse tensor or "
@@ -184,7 +185,7 @@ enum ul_status ul_attributes_decode(struct ul_old_node *node, const Onnx__NodePr
         if (name == NULL || name[0] == '\0')
             return bad(node, "", UL_INVALID, "without a name");
         if (attr == NULL || strncmp(name, "__", 2) == 0)
-            continue; /* a function's attribute that the caller left out; a note of a tool */
+            continue; /* a function's attribute that the caller left out, or a tool's note */
         if (ul_old_attr(node, name) != NULL)
             return bad(node, name, UL_INVALID, "appears twice");
         const char *wrong = ul_schema_wrong(node, name, type_of(attr));

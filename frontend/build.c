@@ -2,6 +2,7 @@
 /* Builds the graph: values by name, nodes in order, nested graphs as blocks. */
 #include "ir/build.h"
 #include "frontend/frontend_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/op.h"
 #include "ir/training.h"
@@ -76,7 +77,7 @@ bool ul_proto_unknown(const ProtobufCMessage *message, uint32_t field, uint32_t 
         const ProtobufCMessageUnknownField *unknown = &message->unknown_fields[i];
         if (unknown->tag != field || nth-- > 0)
             continue;
-        /* The bytes begin with their length, which the decoder leaves in front. */
+        /* The bytes begin with their length, which the decoder leaves there. */
         size_t skip = 0;
         while (skip < unknown->len && (unknown->data[skip] & 0x80) != 0)
             skip++;
@@ -129,7 +130,7 @@ static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto
     return NULL;
 }
 
-/* Why a value that is used is not there, or NULL; reads behind its name. */
+/* Why a value that is used does not exist, or NULL; the text follows the value's name. */
 static const char *why_missing(const struct ul_builder *builder, ul_value_id value)
 {
     if (ul_sequence_is(value) || builder->graph->values[value].kind != UL_VALUE_DEAD)
@@ -202,7 +203,7 @@ static enum ul_status start_node(struct ul_builder *builder, const Onnx__NodePro
     return resolve_inputs(node, proto);
 }
 
-/* The tensor of a Constant node, whichever attribute it came by; NULL with a problem noted. */
+/* The tensor of a Constant node, whichever attribute holds it; NULL with a problem noted. */
 static enum ul_status constant_value(struct ul_old_node *node, const struct ul_tensor **out)
 {
     struct ul_arena *arena = node->builder->graph->arena;
@@ -240,7 +241,8 @@ static void count_weight(struct ul_builder *builder, const struct ul_tensor *ten
     builder->model->weight_bytes += ul_type_bytes(&tensor->type);
 }
 
-/* Constant nodes and Identity of a constant become weights; true when the node was one. */
+/* Makes weights of Constant nodes and of Identity of a constant; *done says whether the node was
+ * one. */
 static enum ul_status build_constant(struct ul_old_node *node, bool *done)
 {
     struct ul_graph *graph = node->builder->graph;
@@ -303,7 +305,7 @@ static enum ul_status check_inlined(const struct ul_builder *builder,
                        ul_size_format(builder->scratch, UL_LIMIT_INLINED_BYTES));
 }
 
-/* The third argument of the lookup; below 0: there is none. */
+/* The third argument of the lookup; negative where there is none. */
 static int64_t padding_of(const char *call)
 {
     const char *at = strstr(call, "aten.embedding.default](args = (");
@@ -313,9 +315,9 @@ static int64_t padding_of(const char *call)
     return at == NULL || (end != NULL && at > end) ? -1 : strtoll(at + 1, NULL, 10);
 }
 
-/* What torch's exporter says of a node, for training: of detach(), %detach : ...
- * call_function[target=torch.ops.aten.detach.default](...), which is an Identity; of a lookup in an
- * embedding its padding index. */
+/* Reads what torch's exporter notes about a node, for training. For detach(), which is an Identity,
+ * it notes %detach : ... call_function[target=torch.ops.aten.detach.default](...); for a lookup in
+ * an embedding it notes the padding index. */
 static void read_call(struct ul_old_node *node, const Onnx__NodeProto *proto)
 {
     struct ul_builder *builder = node->builder;
@@ -373,7 +375,7 @@ enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
     return UL_OK;
 }
 
-/* Whether an input that stays one has it for a default. */
+/* Whether an initializer is the default of an input that stays an input. */
 static bool is_default(const struct ul_builder *builder, const char *name)
 {
     const struct ul_onnx_model *model = builder->model;
@@ -400,7 +402,7 @@ static enum ul_status build_initializers(struct ul_builder *builder, const Onnx_
             return ul_diag_set(builder->diag, UL_INVALID, "initializer %zu has no name", i);
         if (ul_names_find(&scope->names, name) != UL_NONE &&
             (builder->block != 0 || is_default(builder, name)))
-            continue; /* of an argument, which is always given */
+            continue; /* an argument of a function, which is always given */
         const struct ul_tensor *tensor = NULL;
         UL_TRY(ul_tensor_decode(builder, proto->initializer[i], name, &tensor));
         ul_value_id value =
@@ -431,8 +433,9 @@ static enum ul_status build_arguments(struct ul_builder *builder, const Onnx__Gr
     return UL_OK;
 }
 
-/* An output of the model is the value of a node, once, under its own name: an output that is an
- * input, a weight or another output gets a node. `taken` has an entry for every value. */
+/* An output of the model must be the value of a node, appear once and have its own name; so an
+ * output that is an input, a weight or another output gets a node. `taken` has an entry for every
+ * value. */
 static ul_value_id own_output(struct ul_builder *builder, const char *name, ul_value_id value,
                               bool *taken)
 {
@@ -452,7 +455,7 @@ void ul_builder_overwrite(struct ul_builder *builder, ul_value_id old, ul_value_
     builder->overwritten[builder->overwritten_count++] = (struct ul_overwritten){old, made};
 }
 
-/* An output for each input or weight that a node overwrites. */
+/* Adds an output for each input or weight that a node overwrites. */
 static enum ul_status add_overwritten(struct ul_builder *builder, struct ul_names *seen,
                                       bool *taken)
 {
@@ -479,7 +482,7 @@ static bool is_made(const struct ul_graph *graph, ul_value_id value)
            (info->producer == UL_NONE || graph->nodes[info->producer].parent == 0);
 }
 
-/* What a node makes under that name, also one inside of a function that was inlined. */
+/* Finds the value of that name that a node makes, inside inlined functions too. */
 static enum ul_status find_made(struct ul_builder *builder, const struct ul_scope *scope,
                                 const char *name, ul_value_id *found)
 {
@@ -500,7 +503,7 @@ static enum ul_status find_made(struct ul_builder *builder, const struct ul_scop
                        ul_nearest_text(builder->scratch, &nearest, ""));
 }
 
-/* How the file declares an output, or that it does not. */
+/* The output as the file declares it, or a port without a type where the file does not. */
 static struct ul_model_port describe_chosen(const struct ul_onnx_model *model, const char *name)
 {
     for (uint32_t i = 0; i < model->output_count; i++) {
@@ -510,7 +513,7 @@ static struct ul_model_port describe_chosen(const struct ul_onnx_model *model, c
     return (struct ul_model_port){.name = name, .kind = "tensor", .rank = UL_RANK_UNKNOWN};
 }
 
-/* The values of --output, which are the outputs then, also of the description. */
+/* Makes the values of --output the only outputs, in the description too. */
 static enum ul_status build_chosen(struct ul_builder *builder, const struct ul_scope *scope)
 {
     struct ul_names seen;
@@ -533,7 +536,7 @@ static enum ul_status build_chosen(struct ul_builder *builder, const struct ul_s
     return UL_OK;
 }
 
-/* Outputs on their way: their values, and how the model's own are described. */
+/* Outputs as they are collected: their values, and the description of the model's own. */
 struct outputs {
     struct ul_builder *builder;
     struct ul_names seen;
@@ -561,7 +564,8 @@ static enum ul_status add_output(struct outputs *outputs, const struct ul_model_
     return UL_OK;
 }
 
-/* A sequence that the model returns: each of its tensors is an output, called NAME[0] and so on. */
+/* Adds a sequence that the model returns: each of its tensors is an output, called NAME[0] and so
+ * on. */
 static enum ul_status add_sequence(struct outputs *outputs, const struct ul_model_port *port,
                                    ul_value_id value)
 {
@@ -594,13 +598,14 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
     struct outputs outputs = {.builder = builder};
     ul_names_init(&outputs.seen, builder->scratch);
     outputs.taken = UL_NEW_ARRAY(builder->scratch, bool, builder->graph->value_count);
-    struct ul_names listed; /* of the model; `seen` has the program's, a sequence by its tensors */
+    struct ul_names listed; /* names of the model's outputs; `seen` has the program's, where a
+                               sequence is its tensors */
     ul_names_init(&listed, builder->scratch);
     for (size_t i = 0; i < proto->n_output; i++) {
         struct ul_model_port port;
         ul_describe_port(builder, proto->output[i], &port);
         if (builder->block == 0 && !ul_names_add(&listed, port.name, 0))
-            continue; /* the same value once more, which the program has once */
+            continue; /* the same value again: the program has it once */
         ul_value_id value = ul_scope_find(scope, port.name);
         if (value == UL_ABSENT)
             ul_builder_problem(
@@ -618,14 +623,15 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
     }
     if (builder->block != 0)
         return UL_OK;
-    if (builder->model->problem_count == 0) { /* else it stays what the file declares */
+    if (builder->model->problem_count ==
+        0) { /* otherwise the description stays as the file declares it */
         builder->model->outputs = outputs.ports;
         builder->model->output_count = outputs.port_count;
     }
     return add_overwritten(builder, &outputs.seen, outputs.taken);
 }
 
-/* What a graph that was called returns. */
+/* Finds what a called graph returns. */
 static enum ul_status find_returned(struct ul_old_node *node, const Onnx__GraphProto *proto,
                                     const struct ul_scope *scope, const struct ul_call *call)
 {

@@ -151,13 +151,13 @@ static void describe_operators(struct ul_builder *builder)
     builder->model->operators = count.operators;
 }
 
-/* An input that has a default: open dimensions are the initializer's. */
+/* Takes open dimensions of an input that has a default from the initializer. */
 static void close_default(struct ul_builder *builder, const Onnx__TensorProto *initializer,
                           struct ul_model_port *port)
 {
     struct ul_diag ignored = {.status = UL_OK}, *saved = builder->diag;
     struct ul_type type;
-    builder->diag = &ignored; /* who decodes it says what is wrong */
+    builder->diag = &ignored; /* the decoder reports what is wrong */
     enum ul_status status = ul_tensor_type(builder, initializer, port->name, &type);
     builder->diag = saved;
     bool fits = port->rank == UL_RANK_UNKNOWN || port->rank == type.rank;
@@ -172,7 +172,8 @@ static void close_default(struct ul_builder *builder, const Onnx__TensorProto *i
     port->dims = dims;
 }
 
-/* Before version 4 of the format every initializer stands among the inputs, as a constant. */
+/* Before version 4 of the format every initializer was also listed among the inputs, as a
+ * constant. */
 enum { IR_WITH_DEFAULTS = 4 };
 
 static void describe_inputs(struct ul_builder *builder)

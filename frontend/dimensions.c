@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The named dimensions of a model's inputs and what is known of their sizes.
  *
- * Problem: a name may be an expression of others (expression.c); some have a size, by --dim,
- * --shape, --const or test data. Method: names inside of expressions are dimensions too. Until
- * nothing changes, an expression of which all is known gets its size, or is compared with the one
- * it has; one that has a size gives it to the one name in it that has none. Names that no input
- * has by themselves are asked for only where that closes more than the expression itself would. */
+ * Problem: a name may be an expression of others (expression.c); some names get a size from --dim,
+ * --shape, --const or test data. Method: names inside expressions are dimensions too. The sizes are
+ * propagated until nothing changes: an expression whose names all have sizes gets its size, or is
+ * compared with the size that it has; an expression that has a size determines the one name in it
+ * that has none. A name that stands only inside expressions is asked for only where it would close
+ * more dimensions than the expression itself. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
@@ -80,7 +81,7 @@ enum ul_status ul_dimensions_bind(struct ul_dimensions *dimensions, const char *
 
 /* ---- Sizes of expressions ---- */
 
-/* "past=7, seq=1", as far as they have sizes. */
+/* Lists names that have sizes: "past=7, seq=1". */
 static const char *list_parts(const struct ul_dimensions *dimensions,
                               const struct ul_dimension *item)
 {
@@ -95,7 +96,7 @@ static const char *list_parts(const struct ul_dimensions *dimensions,
     return text.data;
 }
 
-/* dimension "past + seq" (axis 1 of input "mask") */
+/* Names a dimension for messages: dimension "past + seq" (axis 1 of input "mask"). */
 static const char *describe(const struct ul_dimensions *dimensions, const struct ul_dimension *item)
 {
     return ul_arena_printf(dimensions->builder->scratch, "dimension %s (axis %u of input %s)",
@@ -110,7 +111,7 @@ static enum ul_status refuse_value(const struct ul_dimensions *dimensions,
                        describe(dimensions, item), what, list_parts(dimensions, item));
 }
 
-/* All names in it have a size. */
+/* Computes the size of an expression; all names in it have one. */
 static enum ul_status compute(struct ul_dimensions *dimensions, struct ul_dimension *item,
                               const int64_t *sizes, bool *changed)
 {
@@ -132,7 +133,7 @@ static enum ul_status compute(struct ul_dimensions *dimensions, struct ul_dimens
     return UL_OK;
 }
 
-/* One name in it has no size; what it is where the expression has one. */
+/* Computes the one name in the expression that has no size, if the expression has one. */
 static enum ul_status solve(struct ul_dimensions *dimensions, const struct ul_dimension *item,
                             const int64_t *sizes, uint32_t unknown, bool *changed)
 {
@@ -183,7 +184,7 @@ enum ul_status ul_dimensions_settle(struct ul_dimensions *dimensions)
     return UL_OK;
 }
 
-/* ---- What is said of them ---- */
+/* ---- Messages ---- */
 
 const char *ul_dimensions_list(const struct ul_dimensions *dimensions)
 {
@@ -195,8 +196,8 @@ const char *ul_dimensions_list(const struct ul_dimensions *dimensions)
     return dimensions->count == 0 ? " none" : text.data;
 }
 
-/* Whether to ask for the names in an expression, not for its own size: where one of them is asked
- * for anyway, or it is the only one. */
+/* Whether to ask for the names in an expression rather than for its own size: where one of them is
+ * asked for anyway, or where it is the only one. */
 static bool asks_for_parts(const struct ul_dimensions *dimensions, const struct ul_dimension *item)
 {
     uint32_t count = ul_expression_name_count(item->expression);

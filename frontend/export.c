@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model with other weights: the file as it is but for the data of some initializers.
+/* Writes a model with other weights: the file stays as it is, apart from the data of some
+ * initializers.
  *
- * Method: walk the messages that lead to tensors (wire.c has looked at all of them before) and note
- * what the result consists of as a list of pieces, which are runs of the file, weights, and heads
- * of messages whose length is known when they are complete. Nothing large is copied, and fields
- * that are not known here stay, but for what says that a node trains (export_mode.c). Tensors in
- * external data are brought into one new file. Left undone: a model over 2 GiB without external
- * data is refused, as protobuf does.
- */
+ * Method: walk the messages that lead to tensors (wire.c has checked all of them before) and note
+ * the result as a list of pieces: runs of the file, weights, and heads of messages, whose length is
+ * known when they are complete. Nothing large is copied. Fields that are not known here stay,
+ * except for those that say that a node trains (export_mode.c). Tensors in external data go to one
+ * new file. Left undone: a model over 2 GiB without external data is refused, as protobuf refuses
+ * it. */
 #define _XOPEN_SOURCE 700
 #include "frontend/export_internal.h"
 
@@ -39,7 +39,7 @@ struct piece {
 struct pieces {
     struct piece *items;
     uint32_t count, capacity;
-    uint64_t size_bytes; /* of all */
+    uint64_t size_bytes; /* of all pieces */
 };
 
 struct export
@@ -47,7 +47,7 @@ struct export
     struct ul_builder builder; /* for external data and messages */
     const unsigned char *data; /* the model */
     const struct ul_export_tensor *tensors;
-    bool *found; /* of each */
+    bool *found; /* for each tensor */
     struct ul_names names;
     struct pieces model;
     struct pieces beside; /* the new file of external data */
@@ -55,7 +55,8 @@ struct export
     bool has_apart;       /* factors that become initializers */
     bool turns;           /* nodes in training mode become those of inference */
     uint32_t turned_count;
-    struct ul_names used; /* where it turns: what nodes read, and what graphs give */
+    /* where nodes change their mode: the names that nodes read and that graphs return */
+    struct ul_names used;
 };
 
 static void put(struct export *export, struct pieces *pieces, const void *data, uint64_t size_bytes)
@@ -77,7 +78,7 @@ static void put_number(struct ul_text *text, uint32_t field, uint32_t wire_type,
     ul_wire_put_varint(text, value);
 }
 
-/* A place for the head of a message that comes now. */
+/* Reserves a place for the head of a message that begins now. */
 static uint32_t open_message(struct export *export)
 {
     struct pieces *pieces = &export->model;
@@ -110,8 +111,8 @@ static void put_entry(struct ul_text *text, const char *key, const char *value)
     ul_text_put_bytes(text, entry.data, entry.length);
 }
 
-/* The data to the file beside, on whole pages where that is worth it, and where it is to the
- * model. */
+/* Writes the data to the external file, on whole pages where that is worth it, and their place to
+ * the model. */
 static void put_beside(struct export *export, const void *data, uint64_t size_bytes)
 {
     enum { SMALL_BYTES = 65536, SMALL_ALIGN = 64, PAGE_BYTES = 4096 };
@@ -140,7 +141,8 @@ static void put_inside(struct export *export, const void *data, uint64_t size_by
     put(export, &export->model, data, size_bytes);
 }
 
-/* All of a tensor but its data, and where they are; `name`: in place of its own, unless NULL. */
+/* Writes all fields of a tensor except its data, and where the data are. A `name` that is not NULL
+ * replaces the tensor's own. */
 static void put_fields(struct export *export, const struct ul_wire_field *tensor, const char *name,
                        bool with_data)
 {
@@ -157,7 +159,7 @@ static void put_fields(struct export *export, const struct ul_wire_field *tensor
         struct ul_wire_field field = {0};
         uint64_t begin = at;
         const char *wrong = ul_wire_next(export->data, &at, tensor->end, &field);
-        UL_ASSERT(wrong == NULL); /* the scan came by here */
+        UL_ASSERT(wrong == NULL); /* the scan has checked this field */
         bool goes = field.number < sizeof is_data && is_data[field.number] && !with_data;
         if (!goes && (field.number != FIELD_NAME || name == NULL))
             put(export, &export->model, export->data + begin, at - begin);
@@ -179,7 +181,7 @@ static enum kind nested_kind(enum kind kind, uint32_t field)
     return NONE;
 }
 
-/* What an initializer becomes; NULL: it stays. */
+/* Finds what an initializer becomes; NULL: it stays. */
 static enum ul_status find_new(struct export *export, const Onnx__TensorProto *proto,
                                const char *name, const struct ul_export_tensor **found)
 {
@@ -210,7 +212,7 @@ static enum ul_status find_new(struct export *export, const Onnx__TensorProto *p
                        tensor == NULL ? "has factors " : "", got.data);
 }
 
-/* A tensor without its data, which `wire` knows. */
+/* Reads a tensor without its data; `wire` has their place. */
 static enum ul_status read_tensor(struct export *export, const struct ul_wire_field *field,
                                   struct ul_wire *wire, const Onnx__TensorProto **proto)
 {
@@ -224,7 +226,7 @@ static enum ul_status read_tensor(struct export *export, const struct ul_wire_fi
                           : ul_diag_set(builder->diag, UL_INVALID, "not a valid ONNX tensor");
 }
 
-/* The data of a tensor that is written anew; NULL: they stay as they stand. */
+/* Finds the data of a tensor that is written anew; NULL: the data stay as they are. */
 static enum ul_status find_bytes(struct export *export, struct ul_wire *wire,
                                  const Onnx__TensorProto *proto, const char *name,
                                  const struct ul_export_tensor *found, const unsigned char **bytes,
@@ -291,7 +293,7 @@ static enum ul_status copy_tensor(struct export *export, const struct ul_wire_fi
     return UL_OK;
 }
 
-/* Of an initializer of a graph: its factors, where they stand apart. */
+/* Writes the factors of an initializer, where they are kept apart. */
 static enum ul_status put_factors(struct export *export, const struct ul_wire_field *field)
 {
     struct ul_wire wire;
@@ -334,7 +336,7 @@ static enum ul_status check_input(struct export *export, const struct ul_wire_fi
     return UL_OK;
 }
 
-/* What stands in front of the nodes of a graph. */
+/* Writes what goes before the nodes of a graph: factors of its initializers. */
 static enum ul_status begin_graph(struct export *export, uint64_t begin, uint64_t end)
 {
     enum { INPUT = 11 };
@@ -363,7 +365,7 @@ static void note_name(struct export *export, const struct ul_wire_field *field)
     UL_ASSERT(is_new);
 }
 
-/* Fields whose texts name what is read: of a node, outputs of a function, and of a graph, whose
+/* Notes the names that fields read: in a node, in the outputs of a function, and in a graph, whose
  * outputs are messages that begin with their name. */
 static void note_used(struct export *export, enum kind kind, uint64_t begin, uint64_t end)
 {
@@ -387,7 +389,7 @@ static void note_used(struct export *export, enum kind kind, uint64_t begin, uin
     }
 }
 
-/* What becomes of results that a node in inference has not, where somebody reads them. */
+/* Handles results that a node does not have in inference, where something reads them. */
 static enum ul_status put_running(struct export *export, const struct ul_export_mode *mode,
                                   uint32_t number)
 {
@@ -416,8 +418,8 @@ static enum ul_status put_running(struct export *export, const struct ul_export_
 
 /* A message in a message. */
 struct nested {
-    struct ul_export_mode mode; /* of a node */
-    bool turns;                 /* it has one */
+    struct ul_export_mode mode; /* for a node */
+    bool turns;                 /* the node changes its mode */
     uint32_t head;
     uint64_t begin_bytes;
 };
@@ -449,7 +451,8 @@ static enum ul_status close_nested(struct export *export, const struct nested *n
     return put_running(export, &nested->mode, number);
 }
 
-/* `mode` says which fields a node loses. The scan has bounded how deep messages nest. */
+/* Copies a message; `mode` says which fields a node loses. The scan has bounded how deep messages
+ * nest. */
 static enum ul_status copy_message(struct export *export, enum kind kind, uint64_t begin,
                                    uint64_t end, struct ul_export_mode *mode)
 {
@@ -501,7 +504,7 @@ static enum ul_status write_pieces(const struct pieces *pieces, const char *path
     return ul_file_commit(&writer, diag);
 }
 
-/* New external data must not take the place of those that they are made from. */
+/* The new external data must not overwrite the files that they are made from. */
 static enum ul_status write_beside(const struct export *export, const char *path)
 {
     const struct ul_onnx_model *model = export->builder.model;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Low-rank factors on the way back into a model: left [d0, rank (1 ...)] and right [rank, d1 ...]
- * in the dimensions of the weight, which becomes
+/* Writes low-rank factors back into a model: left [d0, rank (1 ...)] and right [rank, d1 ...], in
+ * the dimensions of the weight, which becomes
  *
  *      weight + scale * left right
  *
  * Merged, the sum is written into the initializer. Apart, the initializer is called NAME/base, the
- * factors and the scale are initializers too, and nodes in front of all others make NAME of them:
+ * factors and the scale are initializers too, and nodes before all others make NAME from them:
  *
- *      NAME/lora_AB = MatMul(left, right)          of filters: of both as matrices
+ *      NAME/lora_AB = MatMul(left, right)          for filters: both as matrices
  *      NAME = Add(NAME/base, Mul(NAME/lora_AB, NAME/lora_scale)) */
 #include "frontend/export_internal.h"
 
@@ -65,7 +65,7 @@ static void put_string(struct ul_text *text, uint32_t field, const char *string)
     put_bytes(text, field, string, strlen(string));
 }
 
-/* Field 1 of a GraphProto; `second` NULL: one operand. */
+/* Writes field 1 of a GraphProto, a node; it has one operand where `second` is NULL. */
 static void put_node(struct ul_text *graph, const char *op, const char *first, const char *second,
                      const char *output)
 {
@@ -81,7 +81,7 @@ static void put_node(struct ul_text *graph, const char *op, const char *first, c
     put_bytes(graph, NODE, node.data, node.length);
 }
 
-/* Field 5 of a GraphProto. */
+/* Writes field 5 of a GraphProto, an initializer. */
 static void put_tensor(struct ul_text *graph, const char *name, const struct ul_tensor *tensor)
 {
     enum { DIMS = 1, DATA_TYPE = 2, NAME = 8, RAW = 9, INITIALIZER = 5 };
@@ -115,7 +115,7 @@ void ul_export_lora_apart(struct ul_text *graph, const struct ul_export_tensor *
     put_tensor(graph, left, adapter->left);
     put_tensor(graph, right, adapter->right);
     put_tensor(graph, factor, ul_tensor_new(arena, &number, scale));
-    if (weight->rank > 2) { /* filters as matrices, and back */
+    if (weight->rank > 2) { /* filters become matrices, and the product filters again */
         const char *shape = ul_arena_printf(arena, "%s/lora_shape", name);
         const char *flat = ul_arena_printf(arena, "%s/flat", left);
         const char *flat_right = ul_arena_printf(arena, "%s/flat", right);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a file in training mode goes, so that it computes as in inference.
+/* Removes from a file what belongs to training, so that it computes as in inference.
  *
  *      Y, mean', var' = BatchNormalization {training_mode=1} (X, scale, B, mean, var)
  *   -> Y = BatchNormalization (X, scale, B, mean, var);  mean' = Identity(mean), where it is read
  *      Y = Dropout(X, ratio, training_mode)  ->  Y = Dropout(X, ratio)
  *      Y = ullage::StopGradient(X)  ->  Y = Identity(X)
  *
- * Problem: a model that was exported to be trained normalizes by the statistics of what it is
- * given, and drops, also when it is run elsewhere. Method: nodes lose the attribute, the last
- * inputs and the last outputs that say so, which is the same in all operator sets; before 14 more
- * than one output of BatchNormalization meant training. */
+ * Problem: a model that was exported to be trained normalizes by the statistics of its batch and
+ * drops elements wherever it is run. Method: nodes lose the attribute, the last inputs and the last
+ * outputs that ask for training, which are the same in all operator sets. Before set 14, more than
+ * one output of BatchNormalization meant training. */
 #include "frontend/export_internal.h"
 
 #include <string.h>
@@ -18,12 +18,12 @@
 enum { NODE_INPUT = 1, NODE_OUTPUT, NODE_NAME, NODE_OP, NODE_ATTRIBUTE, NODE_DOMAIN = 7 };
 enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_INT = 3, ATTRIBUTE_REFERENCE = 21 };
 
-/* Of a node in training mode: the attribute that says so, and how many inputs and outputs it has
- * in inference. Outputs 1 and 2 of a normalization are inputs 3 and 4 then. */
+/* The attribute that asks for training, and how many inputs and outputs the node has in inference.
+ * Outputs 1 and 2 of a normalization are then inputs 3 and 4. */
 static const struct row {
     const char *domain, *op, *attribute;
     uint32_t input_count, output_count;
-    const char *becomes; /* the operator of ai.onnx that it is then; NULL: it stays */
+    const char *becomes; /* the operator of ai.onnx that it becomes; NULL: it stays */
 } rows[] = {{"", "BatchNormalization", "training_mode", 5, 1, NULL},
             {"com.microsoft", "BatchNormInternal", "training_mode", 5, 1, NULL},
             {"", "Dropout", NULL, 2, UINT32_MAX, NULL},
@@ -43,7 +43,7 @@ static const char *copy_text(struct ul_arena *arena, const unsigned char *data,
                            (const char *)data + field->begin);
 }
 
-/* The next field of a message that the scan has been through. */
+/* Reads the next field of a message that the scan has checked. */
 static struct ul_wire_field next(const unsigned char *data, uint64_t *at, uint64_t end)
 {
     struct ul_wire_field field = {0};
@@ -70,8 +70,8 @@ static const struct row *find_row(const unsigned char *data, const struct ul_wir
     return NULL;
 }
 
-/* Whether the attribute is the one that says so, and (in *trains) whether it does: with a number
- * that is not 0, or that of the function's caller. */
+/* Whether the attribute is the one that asks for training, and (in *trains) whether it does: its
+ * number is not 0, or comes from the function's caller. */
 static bool is_mode(const unsigned char *data, const struct ul_wire_field *attribute,
                     const char *name, bool *trains)
 {

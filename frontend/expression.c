@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dimensions that a file writes as an expression of others: "past + seq", "2*seq", "floor(n/2)".
  *
- * Problem: ONNX says of a dimension's name that it is a text. Exporters write there what sympy
- * prints: + - * / // % **, parentheses, and calls of floor, ceiling, Max, Min, Mod and a few of
- * torch's own. A hyphen between letters without a space belongs to a name ("batch-size"). Method: a
- * parser by descent writes the steps of a stack machine. Its numbers are exact fractions a *
- * unknown + b, so that the same steps compute a size, and the one name in it that has none yet.
- * Left undone: names that stand inside of floor, Max, a divisor or an exponent are not solved for.
- * What does not parse, or has no name in it, is a name like any other. */
+ * Problem: to ONNX a dimension's name is any text. Exporters write there what sympy prints: + - * /
+ * // % **, parentheses, and calls of floor, ceiling, Max, Min, Mod and a few functions of torch. A
+ * hyphen between letters without a space belongs to a name ("batch-size"). Method: a recursive
+ * descent parser writes steps for a stack machine. Its values are a * unknown + b with exact
+ * fractions, so that the same steps compute a size, or the one name in the expression that has none
+ * yet. Left undone: names inside floor, Max, a divisor or an exponent are not solved for. A text
+ * that does not parse, or has no name in it, is a name like any other. */
 #include "frontend/frontend_internal.h"
 
 #include <limits.h>
@@ -26,7 +26,7 @@ enum step {
     STEP_POWER,
     STEP_MAX,
     STEP_MIN,
-    STEP_NEGATE, /* from here on of one operand */
+    STEP_NEGATE, /* steps of one operand from here on */
     STEP_FLOOR,
     STEP_CEIL,
     STEP_TRUNC,
@@ -38,7 +38,7 @@ enum { MAX_STEPS = 256 };
 
 struct step_row {
     enum step step;
-    int64_t value; /* of a number; of a name its index */
+    int64_t value; /* the number; for a name its index */
 };
 
 struct ul_expression {
@@ -92,7 +92,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Letters, digits, points, and hyphens that a letter stands right behind. */
+/* Length of a name: letters, digits, points, and hyphens that a letter follows. */
 static size_t name_length(const char *name)
 {
     size_t length = 1;
@@ -160,7 +160,7 @@ static enum step find_function(const char *name, size_t length)
 
 static void parse_sum(struct parse *parse);
 
-/* Operands behind the parenthesis; Max and Min take any number of them. */
+/* Parses the operands in the parentheses; Max and Min take any number of them. */
 static void parse_call(struct parse *parse, enum step step)
 {
     uint32_t count = 0;
@@ -275,7 +275,7 @@ const char *ul_expression_name(const struct ul_expression *expression, uint32_t 
 
 /* ---- Numbers ---- */
 
-/* A fraction, in lowest terms, below above 0. */
+/* A fraction in lowest terms; `below` is above 0. */
 struct ratio {
     int64_t above, below;
 };
@@ -361,7 +361,7 @@ static bool is_known(const struct line *line)
     return line->slope.above == 0;
 }
 
-/* What a fraction becomes by a step of one operand. */
+/* Applies a step of one operand to a fraction. */
 static struct ratio round_by(enum step step, struct ratio a)
 {
     switch ((int)step) {
@@ -391,7 +391,7 @@ static bool apply_one(enum step step, struct line *a)
     return true;
 }
 
-/* Both operands are known. */
+/* Applies a step of two operands that are both known. */
 static bool apply_known(enum step step, struct ratio *a, struct ratio b)
 {
     struct ratio part, difference;
@@ -402,7 +402,7 @@ static bool apply_known(enum step step, struct ratio *a, struct ratio b)
             return false;
         *a = step == STEP_CEIL_DIV ? ratio_ceil(part) : ratio_floor(part);
         return true;
-    case STEP_MOD: /* has the sign of the divisor */
+    case STEP_MOD: /* it has the sign of the divisor */
         return ratio_div(*a, b, &part) &&
                ratio_mul(b, ratio_negate(ratio_floor(part)), &difference) &&
                ratio_add(*a, difference, a);
@@ -437,7 +437,7 @@ static bool apply_two(enum step step, struct line *a, struct line b)
     return is_known(a) && apply_known(step, &a->base, b.base);
 }
 
-/* False where the expression is not defined, or no line of the unknown. */
+/* False where the expression is not defined, or not linear in the unknown. */
 static bool evaluate(const struct ul_expression *expression, const int64_t *sizes, uint32_t unknown,
                      struct line *result)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* External data: tensors whose bytes lie in a file beside the model.
+/* External data: tensors whose bytes are in another file than the model.
  *
- * The location is hostile. It must be relative and without "..", and the file that it leads to,
- * symbolic links followed, must be a regular file below the model's directory. Files are mapped
- * once and stay mapped until ul_model_done.
- */
+ * The location is hostile. It must be relative and without "..", and must lead, through any
+ * symbolic links, to a regular file below the model's directory. Files are mapped once and stay
+ * mapped until ul_model_done. */
 #define _XOPEN_SOURCE 700
 #include "frontend/frontend_internal.h"
 
@@ -84,7 +83,7 @@ static bool is_below(const char *directory, const char *path)
     return (length > 0 && directory[length - 1] == '/') || path[length] == '/';
 }
 
-/* The file's path with no symbolic link left in it. */
+/* The file's path, with all symbolic links resolved. */
 static enum ul_status resolve(struct ul_builder *builder, const char *owner, const char *location,
                               const char **out)
 {
@@ -136,7 +135,7 @@ static enum ul_status map_once(struct ul_builder *builder, const char *path,
     return UL_OK;
 }
 
-/* Tensors of one model mostly share one file: its location is resolved once. */
+/* Most tensors of a model share one file, so its location is resolved once. */
 static enum ul_status open_location(struct ul_builder *builder, const char *owner,
                                     const char *location, const struct ul_file **out)
 {

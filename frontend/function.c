@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Model-local functions: a call is replaced by the function's body.
  *
- * A body sees its formal inputs and nothing of the graph around the call; attribute references
- * become what the caller gave, or the function's default. Bodies call other functions, but never
- * themselves. Names inside get the call's name as a prefix.
- */
+ * A body sees its formal inputs, and nothing else of the graph around the call. Attribute
+ * references resolve to what the caller gave, or to the function's default. Bodies call other
+ * functions, but never themselves. Names inside get the call's name as a prefix. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
@@ -67,7 +66,7 @@ static void bind(struct ul_bindings *bindings, const char *name, const Onnx__Att
     bindings->attrs[bindings->count++] = attr;
 }
 
-/* What the caller gave comes first, then the function's defaults. */
+/* Binds attributes: what the caller gave comes before the function's defaults. */
 static enum ul_status bind_attributes(struct ul_builder *builder,
                                       const Onnx__FunctionProto *function,
                                       const Onnx__NodeProto *node, struct ul_bindings *bindings)
@@ -149,7 +148,7 @@ void ul_function_leave(struct ul_builder *builder)
         builder->inlined_bytes = ul_builder_inlined_bytes(builder);
 }
 
-/* The function's own imports; where it has none for a domain, the model's hold. */
+/* Takes the function's own imports; for other domains the model's imports hold. */
 static void own_opsets(struct ul_builder *builder, const Onnx__FunctionProto *function,
                        struct ul_opsets *opsets)
 {

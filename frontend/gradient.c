@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients that a model asks for: Gradient of ai.onnx.preview.training names the values that it is
- * about in attributes, and operators that are the gradient of one other are that operator and its
+/* Gradients that a model asks for. Gradient of ai.onnx.preview.training names its values in
+ * attributes; operators that are the gradient of one other operator become that operator and its
  * derivative. Both become ullage::Derivative, which pass `derive` writes out.
  *
- * What a derivative is taken by may not be folded before that; so names are collected before any
- * node is built (UL_VALUE_INDEPENDENT).
- */
+ * The value by which a derivative is taken may not be folded before that; so names are collected
+ * before any node is built (UL_VALUE_INDEPENDENT). */
 #include "frontend/old_emit.h"
 #include "ir/build.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 
 #include <string.h>
 

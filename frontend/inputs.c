@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inputs of the model: their types are made static here, from the file and from what the user
- * said with --dim, --shape and --const. Every dimension that stays open is reported at once, with
- * the flag that closes it. */
+/* The inputs of the model. Their types become static here, from the file and from --dim, --shape
+ * and --const. All dimensions that stay open are reported at once, each with the flag that closes
+ * it. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static const struct ul_tensor *find_const(const struct inputs *inputs, const cha
     return NULL;
 }
 
-/* Compares a shape that the user gave with the file's and binds the symbols in it. */
+/* Compares a shape that the user gave with the file's, and binds the symbols in the file's. */
 static enum ul_status apply_shape(struct inputs *inputs, const struct ul_model_port *port,
                                   uint32_t rank, const int64_t *dims, const char *flag)
 {
@@ -141,9 +141,8 @@ static bool has_item(const struct inputs *inputs, const char *item)
     return find_shape(inputs, item) != NULL || find_const(inputs, item) != NULL;
 }
 
-/* Adds the names of sequences' tensors to those of the ports: none may be there twice, and a
- * sequence itself may have neither a shape nor a value.
- */
+/* Adds the names of the tensors of sequences to the names of ports. None may appear twice, and a
+ * sequence itself may have neither a shape nor a value. */
 static enum ul_status check_item_names(const struct inputs *inputs, struct ul_names *names)
 {
     const struct ul_builder *builder = inputs->builder;
@@ -220,7 +219,7 @@ static void put_shape_hint(struct inputs *inputs, const struct ul_model_port *po
         ul_text_put(&inputs->unbound, "N,N,...");
 }
 
-/* The dimension has a name, and no size. */
+/* Asks for the size of a dimension that has a name. */
 static void ask_for(struct inputs *inputs, const struct ul_model_port *port, uint32_t axis)
 {
     const char *flags = ul_dimensions_ask(&inputs->dimensions, port->dims[axis].symbol);
@@ -229,7 +228,7 @@ static void ask_for(struct inputs *inputs, const struct ul_model_port *port, uin
                        quote(inputs, port->name), flags);
 }
 
-/* Fills `type` as far as it is known and notes what is not. */
+/* Fills `type` as far as it is known, and notes what is not known. */
 static void close_type(struct inputs *inputs, const struct ul_model_port *port,
                        struct ul_type *type)
 {
@@ -308,7 +307,7 @@ static enum ul_status wrong_const(const struct inputs *inputs, const char *name,
                        ul_dtype_get(constant->type.dtype)->name);
 }
 
-/* A tensor of a sequence: an input, or a weight where it is a constant of the compile. */
+/* Adds a tensor of a sequence: an input, or a weight where it is a constant of the compile. */
 static enum ul_status add_item(struct inputs *inputs, const char *name, enum ul_dtype dtype,
                                ul_value_id *item)
 {
@@ -331,7 +330,7 @@ static enum ul_status add_item(struct inputs *inputs, const char *name, enum ul_
     return UL_OK;
 }
 
-/* The tensors of a sequence, as many as have a shape or a value. */
+/* Adds the tensors of a sequence: those that have a shape or a value. */
 static enum ul_status add_sequence(struct inputs *inputs, const struct ul_model_port *port,
                                    struct ul_scope *scope)
 {
@@ -348,8 +347,8 @@ static enum ul_status add_sequence(struct inputs *inputs, const struct ul_model_
                          ul_builder_add_sequence(builder, items, count));
 }
 
-/* How many tensors a sequence has and of which shapes is open, as a dimension without a size is. A
- * value without a producer stands for it until then. */
+/* Notes that the number and shapes of the tensors of a sequence are open, like a dimension without
+ * a size. A value without a producer stands for the sequence until they are given. */
 static enum ul_status add_open_sequence(struct inputs *inputs, const struct ul_model_port *port,
                                         struct ul_scope *scope)
 {
@@ -407,7 +406,7 @@ enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scop
     UL_TRY(check_dims(&inputs));
     UL_TRY(ul_dimensions_settle(&inputs.dimensions));
     ul_dimensions_describe(&inputs.dimensions);
-    /* describe.c made the ports; here they learn which of them are constants. */
+    /* describe.c made the ports; this marks those that are constants. */
     struct ul_model_port *ports = ul_arena_copy(builder->graph->arena, builder->model->inputs,
                                                 sizeof *ports * builder->model->input_count);
     for (uint32_t i = 0; i < builder->model->input_count; i++)

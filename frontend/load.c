@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading a model: the steps in order. */
+/* Loads a model: the steps in order. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ enum ul_status ul_opsets_check(struct ul_builder *builder, const struct ul_opset
     return UL_OK;
 }
 
-/* Where sizes are missing, what needs them is no problem of its own. */
+/* Where sizes are missing, problems that only need them are not reported. */
 static enum ul_status report_problems(struct ul_builder *builder, bool has_sizes)
 {
     const struct ul_onnx_model *model = builder->model;
@@ -95,7 +95,7 @@ static enum ul_status build(struct ul_builder *builder)
     return UL_OK;
 }
 
-/* What people give for a model by mistake, by the bytes that such a file has at a place. */
+/* Files that people give for a model by mistake, recognized by bytes at a place. */
 static const struct {
     uint64_t at;
     const char *bytes, *what;
@@ -115,7 +115,7 @@ static const struct {
      "a model in onnxruntime's own format (.ort); give the ONNX model that it was made of"},
 };
 
-/* Says of a file that is no model what it is instead, where that is known. */
+/* Says what a file is that is not a model, where that is known. */
 static enum ul_status say_what(const unsigned char *data, uint64_t size_bytes, struct ul_diag *diag)
 {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A map from names to numbers: open addressing with a 64-bit FNV-1a hash. Iteration order is never
- * asked for, so nothing depends on the hash but speed. */
+/* A map from names to numbers: open addressing with a 64-bit FNV-1a hash. Nothing iterates over the
+ * map, so only speed depends on the hash. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static uint64_t hash_of(const char *key)
     return hash ^ hash >> 29;
 }
 
-/* The slot of a key, or the free one where it belongs. */
+/* The slot of a key, or the free slot where it belongs. */
 static uint32_t slot_of(const struct ul_names *names, const char *key)
 {
     uint32_t mask = names->capacity - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes that rewrites of several nodes are made of. */
+/* Common nodes of which rewrites are made. */
 #include "frontend/old_emit.h"
 #include "ir/build.h"
 #include "ir/infer.h"
@@ -36,8 +36,8 @@ void ul_old_invalid(struct ul_old_node *node, const char *reason)
             ul_inputs_text(builder->graph, node->inputs, node->input_count, builder->scratch));
 }
 
-/* Why the shape of a value is not known though those of the inputs are: what the first node on the
- * way to it says, whose own inputs are known. */
+/* Why the shape of a value is not known though those of the inputs are: the message of the first
+ * node on the way to the value whose own inputs are known. */
 const char *ul_old_why_unknown(struct ul_old_node *node, ul_value_id value)
 {
     struct ul_graph *graph = node->builder->graph;
@@ -47,7 +47,7 @@ const char *ul_old_why_unknown(struct ul_old_node *node, ul_value_id value)
     while (value < graph->value_count && graph->values[value].kind == UL_VALUE_NODE) {
         id = graph->values[value].producer;
         value = UL_NONE;
-        if (id == UL_NONE) /* in place of what is not supported */
+        if (id == UL_NONE) /* it replaces something that is not supported */
             break;
         for (uint32_t i = 0; i < graph->nodes[id].input_count && value == UL_NONE; i++) {
             ul_value_id input = graph->nodes[id].inputs[i];
@@ -103,7 +103,7 @@ ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_i
 ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
                             const ul_value_id *inputs, uint32_t output_count)
 {
-    enum ul_op row = ul_op_find("", op);
+    ul_op_id row = ul_op_find("", op);
     UL_ASSERT(row != UL_OP_NONE);
     return ul_build_node(ul_old_build(node), row, inputs, input_count, output_count);
 }
@@ -112,6 +112,6 @@ void ul_old_emitted_float(struct ul_old_node *node, ul_value_id value, const cha
                           double number)
 {
     struct ul_graph *graph = node->builder->graph;
-    if (graph->values[value].producer != UL_NONE) /* a stand-in after a problem has none */
+    if (graph->values[value].producer != UL_NONE) /* a placeholder after a problem has none */
         ul_node_set_float(graph, graph->values[value].producer, name, number);
 }

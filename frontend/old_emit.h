@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rewrites that take several nodes are written with, beyond frontend_internal.h: common nodes
- * of ai.onnx and what they are made from. A rewrite checks what it needs first; after a problem or
- * an error it returns, and what it emitted until then is never seen. */
+/* For rewrites that take several nodes, beyond frontend_internal.h: common nodes of ai.onnx and
+ * their parts. A rewrite first checks what it needs. After a problem or an error it returns, and
+ * the nodes that it emitted until then are never used. */
 #ifndef UL_FRONTEND_OLD_EMIT_H
 #define UL_FRONTEND_OLD_EMIT_H
 
 #include "frontend/frontend_internal.h"
 
-/* The node goes on as one of ai.onnx's newest operators. */
+/* The node becomes one of ai.onnx's newest operators. */
 void ul_old_become(struct ul_old_node *node, const char *op);
 double ul_old_float(const struct ul_old_node *node, const char *name, double otherwise);
 bool ul_old_has_input(const struct ul_old_node *node, uint32_t index);
-/* The file is wrong: an error that names the node. */
+/* Reports an error in the file that names the node. */
 void ul_old_invalid(struct ul_old_node *node, const char *reason);
-/* The type of an input whose shape must be known; false, and a problem or an error, where it is
- * not or where its rank is none of these bits. */
+/* Gets the type of an input whose shape must be known. Returns false, with a problem or an error,
+ * where the shape is not known or the rank is none of these bits. */
 bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type);
 
 /* Why the shape of a value is not known though those of the inputs are. */
@@ -23,16 +23,17 @@ const char *ul_old_why_unknown(struct ul_old_node *node, ul_value_id value);
 /* Values from nodes. */
 ul_value_id ul_old_emit_two(struct ul_old_node *node, const char *op, ul_value_id a, ul_value_id b);
 ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_id x);
-/* A node with several outputs, which stand in graph->nodes[id]. */
+/* Emits a node with several outputs, which are in graph->nodes[id]. */
 ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
                             const ul_value_id *inputs, uint32_t output_count);
-/* gradient.c: the node that gives the derivative of y, whose own gradient may be UL_NONE (ones), by
- * the first of `xs`, which are made before it, as ir/ops/training.def has it; and a value of that
- * type that nothing is known of, for operators that a derivative alone is wanted of. */
+/* gradient.c: emits the node that gives the derivative of y, whose own gradient may be UL_NONE
+ * (ones), by the first of `xs`, which are made before it, as in ir/ops/training/training.def. The
+ * second function makes a value of that type of which nothing is known, for operators of which only
+ * the derivative is wanted. */
 ul_node_id ul_old_emit_derivative(struct ul_old_node *node, ul_value_id y, ul_value_id gradient,
                                   const ul_value_id *xs, uint32_t x_count, uint32_t more_count);
 ul_value_id ul_old_emit_unknown(struct ul_old_node *node, const struct ul_type *type);
-/* An attribute of the node that made a value. */
+/* Sets an attribute of the node that made a value. */
 void ul_old_emitted_float(struct ul_old_node *node, ul_value_id value, const char *name,
                           double number);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What upgrades are written with: reading and changing a node that is on its way from the file's
- * operator set to the newest one, and emitting nodes into the graph. */
+/* Functions for upgrades: they read and change a node between the file's operator set and the
+ * newest one, and emit nodes into the graph. */
 #include "frontend/frontend_internal.h"
 #include "ir/build.h"
 #include "ir/infer.h"
@@ -136,7 +136,7 @@ ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input
                         const struct ul_int_attr *attrs)
 {
     struct ul_graph *graph = node->builder->graph;
-    enum ul_op row = ul_op_find("", op);
+    ul_op_id row = ul_op_find("", op);
     if (row == UL_OP_NONE) {
         ul_old_problem(
             node, ul_arena_printf(node->builder->scratch, "needs %s, which is not supported", op));
@@ -175,7 +175,7 @@ void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reas
     builder->withheld[builder->withheld_count++] = (struct ul_withheld){value, reason};
 }
 
-/* What the graph's verifier demands of a node; a file that breaks it is invalid. */
+/* Checks what the graph's verifier demands of a node; a file that breaks it is invalid. */
 static enum ul_status check_arity(const struct ul_old_node *node, const struct ul_op_info *row)
 {
     struct ul_builder *builder = node->builder;
@@ -200,7 +200,7 @@ static enum ul_status check_arity(const struct ul_old_node *node, const struct u
     return UL_OK;
 }
 
-/* Operators that make as many elements as their data say. */
+/* Operators whose number of results depends on their data. */
 static const char *const by_data[] = {"Compress", "NonMaxSuppression", "NonZero", "Unique"};
 
 static bool is_by_data(const struct ul_old_node *node)
@@ -212,8 +212,8 @@ static bool is_by_data(const struct ul_old_node *node)
     return false;
 }
 
-/* With the options that cut the model before the first of them; what is behind that one has no
- * values to cut at. */
+/* Says so, with the options that cut the model before the first such node; after that one there are
+ * no values to cut at. */
 static const char *why_by_data(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
@@ -236,10 +236,10 @@ static const char *why_by_data(struct ul_old_node *node)
     return text.data;
 }
 
-/* Do the values follow from constants and sizes? Then they are constants where all sizes are
- * given. So may be what stands in place of something that is not known yet, or not supported: that
- * has a problem of its own. Of what hangs on more values than WALK, each as often as it is read,
- * no. */
+/* Whether the values follow from constants and sizes, so that they are constants where all sizes
+ * are given. A placeholder for something that is not known yet, or not supported, may also be one:
+ * that has a problem of its own. The answer is no where they depend on more values than WALK, each
+ * counted as often as it is read. */
 static bool follow_from_sizes(const struct ul_builder *builder, const ul_value_id *values,
                               uint32_t value_count)
 {
@@ -274,7 +274,7 @@ static bool follow_from_sizes(const struct ul_builder *builder, const ul_value_i
     return true;
 }
 
-/* Refuses an operator that the table has not, with the remedy where there is one. */
+/* Refuses an operator that the table does not have, with the remedy where there is one. */
 static const char *why_unknown(struct ul_old_node *node)
 {
     if (is_by_data(node))
@@ -294,7 +294,7 @@ void ul_old_emit_self(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
     struct ul_graph *graph = builder->graph;
-    enum ul_op op = ul_op_find(node->domain, node->op);
+    ul_op_id op = ul_op_find(node->domain, node->op);
     node->finished = true;
     if (op == UL_OP_NONE && is_by_data(node) && builder->has_open_inputs &&
         follow_from_sizes(builder, node->inputs, node->input_count)) {
@@ -309,8 +309,9 @@ void ul_old_emit_self(struct ul_old_node *node)
     while (node->input_count > 0 && node->inputs[node->input_count - 1] == UL_NONE)
         node->input_count--;
     if (check_arity(node, ul_op_get(op)) != UL_OK)
-        return; /* the diag says it; ul_upgrade_node returns it */
-    /* Named afterwards: names with the prefixes of functions are long, and copied once so. */
+        return; /* the diag has the message; ul_upgrade_node returns it */
+    /* The nodes are named later: names with the prefixes of functions are long, and this copies
+     * them once. */
     ul_node_id id =
         ul_graph_add_node(graph, builder->block, op, "", node->input_count, node->output_count);
     graph->nodes[id].name = ul_builder_name(builder, node->name);
@@ -324,8 +325,8 @@ void ul_old_emit_self(struct ul_old_node *node)
     node->emitted = id;
 }
 
-/* Inference over what was emitted since the last time. Failures are left for the pass that comes
- * later and reports them; the types are then unknown here. */
+/* Infers types of the nodes emitted since the last time. A failure is left to the pass that infers
+ * all types later and reports it; the types are unknown here then. */
 static void catch_up(struct ul_builder *builder)
 {
     struct ul_graph *graph = builder->graph;

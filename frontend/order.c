@@ -3,9 +3,8 @@
  *
  * ONNX asks files to be topologically sorted, and nearly all are: one pass confirms it. Otherwise
  * the nodes are sorted by Kahn's method with the smallest file index first, so that the result
- * departs from the file as little as it must; what is left over holds a cycle, which is reported
- * with the names of its nodes. A node also depends on what its nested graphs capture.
- */
+ * departs from the file as little as it must; nodes that remain hold a cycle, which is reported
+ * with their names. A node also depends on what its nested graphs capture. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
@@ -244,8 +243,8 @@ enum ul_status ul_order_nodes(struct ul_builder *builder, size_t node_count,
     return sort_nodes(&edges, order);
 }
 
-/* The nodes that the values of --output need; false where that is more than inputs say: one of them
- * is made inside a function, or a Gradient reads values by name. */
+/* Finds the nodes that the values of --output need. Returns false where names do not show that: a
+ * function makes one of the values, or a Gradient reads values by name. */
 static bool find_needed(const struct edges *edges, bool *needed)
 {
     const struct ul_frontend_options *options = edges->builder->options;

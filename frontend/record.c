@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What torch.onnx.export writes beside a graph of how the network is trained.
+/* Reads what torch.onnx.export notes in a graph about how the network is trained.
  *
  *      # inputs                                        the graph's metadata
  *      p_conv_weight: PARAMETER target='conv.weight'
@@ -10,18 +10,18 @@
  *      getitem_3: BUFFER_MUTATION target='bn.running_mean'
  *
  * Problem: initializers are parameters, buffers, and constants that the exporter made of both.
- * Method: where there is such a record, parameters are the initializers that it calls so; of those
- * that are not in the file the exporter has made something else. Without the record nothing is
- * done. What nodes say of themselves is read where they are built. Where the exporter does not
- * optimize, it gives results names that buffers have (mean): nodes stand in order, and those behind
- * such a result read it. */
+ * Method: where there is such a record, parameters are the initializers that it calls so; those
+ * that are not in the file have become something else in the exporter. Without the record nothing
+ * is done. Notes on single nodes are read where the nodes are built. Where the exporter does not
+ * optimize, it gives results the names of buffers (mean): nodes are in order, and those after such
+ * a result read the result. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
 
 #define SIGNATURE "pkg.torch.export.ExportedProgram.graph_signature"
 
-/* What stands between quotes behind `what` in the line; NULL: it is another line. */
+/* The text between quotes after `what` in the line; NULL: the line does not have it. */
 static const char *target_of(struct ul_builder *builder, const char *line, size_t length,
                              const char *what)
 {
@@ -107,7 +107,7 @@ static void take(struct ul_names *taken, const char *name)
         (void)!ul_names_add(taken, name, 0);
 }
 
-/* The names that results must not get. */
+/* Collects the names that results must not get. */
 static void take_names(struct ul_names *taken, const Onnx__GraphProto *proto)
 {
     for (size_t i = 0; i < proto->n_input; i++)
@@ -119,7 +119,7 @@ static void take_names(struct ul_names *taken, const Onnx__GraphProto *proto)
             take(taken, proto->node[n]->output[o]);
 }
 
-/* NAME_1, or with the first number that is not taken. */
+/* NAME_1, or NAME with the first number that is not taken. */
 static char *new_name(struct ul_builder *builder, struct ul_names *taken, const char *name)
 {
     char *found = NULL;

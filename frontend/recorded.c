@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recorded data: a folder with input_0.pb, output_0.pb and so on, a file for each input or output
+/* Recorded data: a folder with input_0.pb, output_0.pb and so on, one file for each input or output
  * that the model declares.
  *
- * Problem: a tensor's file is a TensorProto, a sequence's a SequenceProto (onnx-data.proto), whose
- * tensors are an input or output of the program each; the bytes do not say which of the two they
- * are. Method: what the model declares there decides. Each message has a name in a field of its
- * own, by which a file finds its port; where those names do not find all ports, the files' numbers
- * count.
- * Left undone: optionals, maps, sparse tensors, and sequences of anything but tensors are refused.
- */
+ * Problem: a tensor's file is a TensorProto, a sequence's a SequenceProto (onnx-data.proto), each
+ * of whose tensors is an input or output of the program; the bytes do not say which of the two they
+ * are. Method: the model's declaration decides. Each message has a field for its name, by which a
+ * file finds its port; where the names do not find all ports, the files' numbers count. Left
+ * undone: optionals, maps, sparse tensors, and sequences of anything but tensors are refused. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
 
 enum {
-    TENSOR_NAME = 8,    /* of TensorProto */
-    OTHER_NAME = 1,     /* of SequenceProto, MapProto and OptionalProto */
-    ELEMENT_TYPE = 2,   /* of SequenceProto: 1 is a tensor */
-    TENSOR_VALUES = 3,  /* of SequenceProto */
-    OPTIONAL_VALUES = 7 /* of SequenceProto, the last of its fields */
+    TENSOR_NAME = 8,    /* in TensorProto */
+    OTHER_NAME = 1,     /* in SequenceProto, MapProto and OptionalProto */
+    ELEMENT_TYPE = 2,   /* in SequenceProto: 1 is a tensor */
+    TENSOR_VALUES = 3,  /* in SequenceProto */
+    OPTIONAL_VALUES = 7 /* in SequenceProto, its last field */
 };
 
-/* Bytes of a file, which need not end in NUL; NULL: there are none. */
+/* The bytes of a file, which need not end in NUL; NULL: there are none. */
 struct span {
     const unsigned char *bytes;
     uint64_t size_bytes;
@@ -36,15 +34,15 @@ static bool is_tensor(const struct ul_model_port *port)
     return strcmp(port->kind, "tensor") == 0;
 }
 
-/* Whether the port is one of a sequence's tensors, but not the first of them. */
+/* Whether the port is a tensor of a sequence, but not the first. */
 static bool is_later_item(const struct ul_model_port *ports, uint32_t index)
 {
     return index > 0 && ports[index].sequence != NULL && ports[index - 1].sequence != NULL &&
            strcmp(ports[index].sequence, ports[index - 1].sequence) == 0;
 }
 
-/* The names that the file would have as a tensor and as anything else; what is broken in it is
- * said when it is read. */
+/* The names of the file, read as a tensor and as anything else; errors in the file are reported
+ * when it is read. */
 static struct own_names find_names(const struct ul_file *file)
 {
     struct own_names names = {.tensor = {NULL, 0}};
@@ -67,7 +65,7 @@ static bool is_called(const struct span *span, const char *name)
            memcmp(span->bytes, name, (size_t)span->size_bytes) == 0;
 }
 
-/* What a file of this number is, where its name says nothing. */
+/* Finds the port with the file's number, where its name says nothing. */
 static void place_by_number(struct ul_recorded *file, uint32_t number,
                             const struct ul_model_port *ports, uint32_t port_count)
 {
@@ -85,7 +83,7 @@ static void place_by_name(struct ul_recorded *file, const struct own_names *name
 {
     for (uint32_t p = 0; p < port_count && file->port == UL_NONE; p++) {
         if (is_called(&names->tensor, ports[p].name))
-            file->kind = "tensor"; /* also of scores that ZipMap would make maps of */
+            file->kind = "tensor"; /* so are scores of which ZipMap would make maps */
         else if (!is_tensor(&ports[p]) && is_called(&names->other, ports[p].name))
             file->kind = ports[p].kind;
         else if (ports[p].sequence != NULL && is_called(&names->other, ports[p].sequence))
@@ -96,7 +94,7 @@ static void place_by_name(struct ul_recorded *file, const struct own_names *name
     }
 }
 
-/* Whether the files that found their ports are files of all ports. */
+/* Whether the files that found their ports cover all ports. */
 static bool covers(const struct ul_recorded *files, uint32_t count,
                    const struct ul_model_port *ports, uint32_t port_count)
 {
@@ -113,7 +111,7 @@ static bool covers(const struct ul_recorded *files, uint32_t count,
     return true;
 }
 
-/* Places a file, by the name in it (number UL_NONE) or by its number. */
+/* Finds a file's port, by the name in the file (number UL_NONE) or by its number. */
 static enum ul_status place(struct ul_arena *arena, struct ul_recorded *file, uint32_t number,
                             const struct ul_model_port *ports, uint32_t port_count,
                             struct ul_diag *diag)
@@ -167,8 +165,8 @@ enum ul_status ul_recorded_list(struct ul_arena *arena, const char *directory, c
 
 /* ---- sequences ---- */
 
-/* SequenceProto has such a field. Some fields of other messages have its numbers, but another wire
- * type. */
+/* Whether SequenceProto has such a field. Some fields of other messages have its numbers, but
+ * another wire type. */
 static bool is_of_sequence(const struct ul_wire_field *field)
 {
     uint32_t wire_type = field->number == ELEMENT_TYPE ? UL_WIRE_VARINT : UL_WIRE_BYTES;

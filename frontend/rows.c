@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applies rows: their heads are read here, their bodies by ir/row.c. */
+/* Applies rows: this file reads their heads, ir/row.c their bodies. */
 #include "frontend/rows.h"
 #include "frontend/old_emit.h"
 
@@ -25,8 +25,8 @@ static struct ul_type type_of(void *context, ul_value_id value)
 
 /* ---- Steps ---- */
 
-/* Unknown(shape, like): a value of that shape, a constant or a list, and of the type of `like`,
- * that nothing is known of: what a derivative alone is wanted of. */
+/* Unknown(shape, like): a value of the type of `like` and of that shape, which is a constant or a
+ * list. Nothing else is known of it: it serves where only a derivative is wanted. */
 static struct ul_row_item make_unknown(struct ul_row *row, const struct ul_row_item *shape,
                                        const struct ul_row_item *like)
 {
@@ -51,7 +51,7 @@ static struct ul_row_item make_unknown(struct ul_row *row, const struct ul_row_i
     return ul_row_value(ul_old_emit_unknown(node, &type));
 }
 
-/* Known(x): the integers of a constant, if they are few; none where it is not known. */
+/* Known(x): the integers of a constant, if they are few; none where x is not known. */
 static struct ul_row_item find_known(struct ul_row *row, const struct ul_row_item *of)
 {
     enum { FEW = 64 };
@@ -101,7 +101,7 @@ static void begin(struct ul_old_node *node, struct ul_row *row)
 
 /* ---- Heads ---- */
 
-/* Bits of the ranks behind ":". */
+/* Reads the bits of the ranks after ":". */
 static uint32_t read_ranks(struct ul_row *row)
 {
     uint32_t ranks = 0;
@@ -117,7 +117,7 @@ static uint32_t read_ranks(struct ul_row *row)
     return ranks;
 }
 
-/* Whether the type of input `index` is one of integers or floats. */
+/* Whether input `index` has a type of integers or floats. */
 static bool check_numbers(struct ul_old_node *node, uint32_t index)
 {
     const struct ul_dtype_info *info = ul_dtype_get(ul_old_dtype(node, index));
@@ -146,7 +146,7 @@ void ul_rows_refuse_sequences(struct ul_old_node *node)
         ;
 }
 
-/* The inputs: all that must be there are, before shapes are asked for. */
+/* Reads the inputs: all required ones must be given before shapes are asked for. */
 static bool read_inputs(struct ul_old_node *node, struct ul_row *row)
 {
     uint32_t ranks[32] = {0}, numbers = 0, count = 0;
@@ -196,7 +196,7 @@ static struct ul_row_item attr_or(const struct ul_attr *attr, struct ul_row_item
     return otherwise;
 }
 
-/* Attributes that the row asks for are no longer the node's own. */
+/* Reads the attributes that the row asks for, and takes them from the node. */
 static void read_attrs(struct ul_old_node *node, struct ul_row *row)
 {
     struct ul_arena *scratch = node->builder->scratch;
@@ -223,7 +223,7 @@ static void read_attrs(struct ul_old_node *node, struct ul_row *row)
 
 /* ---- Bodies ---- */
 
-/* False where something is wrong, which is said. */
+/* False where something is wrong, which has been reported. */
 static bool is_good(struct ul_old_node *node, const struct ul_row *row)
 {
     struct ul_type unused;
@@ -241,8 +241,7 @@ static bool is_good(struct ul_old_node *node, const struct ul_row *row)
     return row->wrong == NULL && !node->finished;
 }
 
-/* derivative(y, gradient, x, x, ...): each output that is named is the derivative of y by one of
- * the xs. */
+/* derivative(y, gradient, x, x, ...): each named output is the derivative of y by one of the xs. */
 static void finish_derivative(struct ul_old_node *node, struct ul_row *row)
 {
     ul_value_id of[2] = {UL_NONE, UL_NONE}, wanted[RESULTS];
@@ -269,7 +268,7 @@ static void finish(struct ul_old_node *node, struct ul_row *row)
 {
     ul_value_id results[RESULTS];
     uint32_t wanted = 0;
-    memset(results, 0xFF, sizeof results); /* UL_NONE */
+    memset(results, 0xFF, sizeof results); /* sets all to UL_NONE */
     for (uint32_t i = 0; i < node->output_count && i < RESULTS; i++)
         wanted |= node->outputs[i][0] != '\0' ? 1u << i : 0;
     ul_row_run_statements(row);
@@ -283,7 +282,7 @@ static void finish(struct ul_old_node *node, struct ul_row *row)
     node->finished = true;
 }
 
-/* A row of its own where the node has none, over these names too. */
+/* Begins a body with these names too, in a row of its own where the node has none. */
 static void begin_body(struct ul_old_node *node, struct ul_row *row,
                        const struct ul_row_name *names, const char *body)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators in terms of others, as rows of text: what there is, and what it comes to (ir/row.h).
+/* Operators in terms of others, as rows of text (ir/row.h): the node, and what it becomes.
  *
  *      QuickGelu(x) {alpha=1.702} -> x * Sigmoid(alpha * x)
  *      CDist(a:2, b:2) {metric='sqeuclidean'} -> problem 'has another metric' if ...; ...
@@ -8,12 +8,12 @@
  *   input = name [ "?" ] [ ":" ranks ] | "..."
  *   ranks = { DIGIT [ "+" ] } [ "n" ] | "*" | "s"
  *
- * An input may be absent where "?" stands. Its shape must be known, and its rank be one of the
- * digits ("+": or more; "*": any), where ranks are said; "n" wants integers or
- * floats; "s" is a sequence. "..." are more inputs,
- * which a function in C reads. Attributes are of the type that their default has ([]: a list of
- * integers or of floats). A row without a body has a function: what checks or computes more than
- * text says. Results go to the outputs in order, those that nobody names are not built. */
+ * An input with "?" may be absent. Where ranks are given, its shape must be known and its rank be
+ * one of the digits ("+": or more; "*": any). "n" wants integers or floats; "s" is a sequence.
+ * "..." stands for more inputs, which a function in C reads. Attributes have the type of their
+ * default ([]: a list of integers or of floats). A row without a body has a function, which checks
+ * or computes more than text can say. Results go to the outputs in order; outputs that the node
+ * does not name are not built. */
 #ifndef UL_FRONTEND_ROWS_H
 #define UL_FRONTEND_ROWS_H
 
@@ -25,8 +25,8 @@
 
 struct ul_upgrade_row {
     const char *text;
-    ul_upgrade_fn *upgrade; /* NULL: the body */
-    const char *rest;       /* of a body that is too long for one literal; or NULL */
+    ul_upgrade_fn *upgrade; /* NULL: the body says it */
+    const char *rest; /* the second part of a body that is too long for one literal, or NULL */
 };
 /* clang-format off */
 #define UL_ROW(text) {(text), NULL, NULL}
@@ -34,22 +34,22 @@ struct ul_upgrade_row {
 #define UL_ROW_BY(head, function) {(head), (function), NULL}
 /* clang-format on */
 
-/* The first of the rows for that operator, or NULL. */
+/* The first row for that operator, or NULL. */
 const struct ul_upgrade_row *ul_rows_find(const struct ul_upgrade_row *rows, size_t count,
                                           const char *op);
-/* Checks what the row says of the node, and does what it says; the node is finished then, unless a
- * function left it to go on. */
+/* Checks what the row says of the node, and applies it. The node is finished then, unless a
+ * function has left it unfinished. */
 void ul_rows_upgrade(struct ul_old_node *node, const struct ul_upgrade_row *row);
 /* Finishes a node whose operator has no row, unless all its inputs are tensors. */
 void ul_rows_refuse_sequences(struct ul_old_node *node);
-/* In a function: results of a body, over the names of the node's row and these, the last of which
- * is NULL. False, and the node is finished, where something is wrong. */
+/* For functions: makes the results of a body, which may use the names of the node's row and these,
+ * the last of which is NULL. Returns false, with the node finished, where something is wrong. */
 bool ul_old_run(struct ul_old_node *node, const struct ul_row_name *names, const char *body,
                 uint32_t count, ul_value_id *results);
-/* The one result, or UL_NONE. */
+/* Makes the one result; UL_NONE where something is wrong. */
 ul_value_id ul_old_make(struct ul_old_node *node, const struct ul_row_name *names,
                         const char *body);
-/* Results of the node; it is finished. */
+/* Makes the results of the node, and finishes it. */
 void ul_old_finish(struct ul_old_node *node, const struct ul_row_name *names, const char *body);
 
 #endif

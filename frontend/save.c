@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph as an ONNX file.
+/* Writes a graph as an ONNX file.
  *
- * Method: the graph's message is a list of pieces, heads that are written here and the bytes of
- * weights, which are borrowed; its length is known when all are there, and the head of the model
- * goes before it. Names are those of the graph; a value whose name an earlier one has gets its
- * number behind it.
- * Left undone: nested graphs (If, Loop, Scan) and models over 2 GiB are refused.
- */
+ * Method: the graph's message is a list of pieces: heads that are written here, and the borrowed
+ * bytes of weights. Its length is known when all pieces are there, and the head of the model goes
+ * before it. Names are those of the graph; a value whose name an earlier value has gets its number
+ * added. Left undone: nested graphs (If, Loop, Scan) and models over 2 GiB are refused. */
 #include "frontend/frontend_internal.h"
 #include "ir/op.h"
 
 #include <string.h>
 
-/* The operator set that is written: rows of the operator table have the newest semantics, which
- * since this one got only types and attributes that a graph of older models does not use. */
+/* The operator set that is written. Rows of the operator table have the newest semantics; since
+ * this set, operators gained only types and attributes that graphs of older models do not use. */
 enum { SAVED_OPSET = 21, SAVED_IR_VERSION = 10 };
 
 struct piece {
@@ -25,12 +23,12 @@ struct save {
     struct ul_arena *arena;
     const struct ul_graph *graph;
     struct ul_diag *diag;
-    const char **names; /* of each value */
+    const char **names; /* for each value */
     struct piece *pieces;
     uint32_t count, capacity;
     uint64_t size_bytes; /* of all pieces */
-    const char *domains[UL_OP_COUNT];
-    uint32_t domain_count;
+    const char **domains;
+    uint32_t domain_count, domain_capacity;
 };
 
 static void put_piece(struct save *save, const void *data, uint64_t size_bytes)
@@ -103,7 +101,6 @@ static void name_values(struct save *save)
 
 /* ---- tensors ---- */
 
-/* The bytes of raw_data. */
 static const unsigned char *raw_bytes(struct save *save, const struct ul_tensor *tensor)
 {
     bool packs = ul_dtype_get(tensor->type.dtype)->bits < 8;
@@ -128,7 +125,7 @@ static void put_tensor_head(struct ul_text *text, const struct ul_tensor *tensor
     ul_wire_put_varint(text, ul_type_packed_bytes(&tensor->type));
 }
 
-/* The weight as an initializer: its data are a piece of their own. */
+/* Writes the weight as an initializer: its data are a piece of their own. */
 static void put_weight(struct save *save, ul_value_id value)
 {
     const struct ul_tensor *tensor = save->graph->values[value].tensor;
@@ -146,7 +143,7 @@ static void put_weight(struct save *save, ul_value_id value)
 
 /* ---- nodes ---- */
 
-/* The numbers are those of AttributeProto: fields, and its AttributeType. */
+/* Fields and types have the numbers of AttributeProto and its AttributeType. */
 static void put_attribute(struct save *save, struct ul_text *node, const struct ul_attr *attr)
 {
     static const int64_t types[] = {
@@ -195,6 +192,7 @@ static void add_domain(struct save *save, const char *domain)
         if (strcmp(save->domains[i], domain) == 0)
             return;
     }
+    UL_GROW(save->arena, save->domains, save->domain_count, save->domain_capacity);
     save->domains[save->domain_count++] = domain;
 }
 
@@ -283,7 +281,7 @@ static void put_opset(struct save *save, struct ul_text *model, const char *doma
     put_message(model, 8, &opset);
 }
 
-/* All of the model but the graph's own bytes. */
+/* Writes all of the model except the graph's own bytes. */
 static void put_model_head(struct save *save, struct ul_text *head)
 {
     ul_text_init(head, save->arena);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes that an operator has in which of its versions.
+/* Which attributes an operator has in which of its versions.
  *
- * What no version of an operator knows would be read by nobody, and the model computed without it;
- * so it is an error, as onnx.checker and onnxruntime have it.
+ * An attribute that no version of an operator knows would be read by nobody, and the model computed
+ * without it. So it is an error, as in onnx.checker and onnxruntime.
  *
- * A row's text is a list of NAME:KIND[@[FIRST]-[LAST]], apart by blanks: the operator sets of the
- * operator's domain that it is known in, all of them where none are said. */
+ * A row's text is a list of NAME:KIND[@[FIRST]-[LAST]], separated by blanks: the operator sets of
+ * the domain that know the attribute; all of them where none are given. */
 #include "frontend/frontend_internal.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const struct schema {
 #undef UL_SCHEMA
 };
 
-/* By AttributeProto.type, as the table calls them and as messages do. */
+/* By AttributeProto.type: the names of types in the table and in messages. */
 static const struct {
     const char *name;
     const char *text;
@@ -64,7 +64,7 @@ struct piece {
     int64_t first, last;
 };
 
-/* The next piece of the text that has the name; false where there is none. */
+/* Finds the next piece of the text that has the name; false where there is none. */
 static bool next_piece(const char **text, const char *name, struct piece *piece)
 {
     size_t length = strlen(name);
@@ -116,7 +116,7 @@ const char *ul_schema_wrong(const struct ul_old_node *node, const char *name, in
     for (const char *text = schema->attributes; next_piece(&text, name, &piece);) {
         bool holds = piece.first <= node->version && node->version <= piece.last;
         if (holds && (type == piece.kind || type <= 0 || type >= KIND_COUNT))
-            return NULL; /* of a type that is none the caller says more */
+            return NULL; /* the caller says more about a type that does not exist */
         if (holds)
             return ul_arena_printf(scratch, "is %s, not %s", kinds[type].text,
                                    kinds[piece.kind].text);

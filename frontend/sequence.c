@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences of tensors inside a graph: exporters write them for split, unbind and stack. Where
- * their lengths and positions are known when the model is compiled, which is nearly always, a
- * sequence is no more than a list of values, and its operators vanish here; so do optionals. One
- * that is an input or an output of the model is a list of these (inputs.c, build.c). What has a
- * graph of its own is in sequence_graphs.c.
- */
+/* Sequences of tensors inside a graph: exporters write them for split, unbind and stack. Lengths
+ * and positions are nearly always known when the model is compiled; then a sequence is a list of
+ * values, and its operators vanish here, as do optionals. A sequence that is an input or output of
+ * the model is a list of inputs or outputs (inputs.c, build.c). sequence_graphs.c has the operators
+ * with graphs of their own. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
@@ -30,7 +29,8 @@ const struct ul_sequence *ul_sequence_get(const struct ul_builder *builder, ul_v
     return &builder->sequences[value - UL_SEQUENCE_FIRST];
 }
 
-/* Whether it stands for a sequence that is not known yet, or for what is not supported. */
+/* Whether the value stands for a sequence that is not known yet, or for something that is not
+ * supported. */
 static bool is_unresolved(const struct ul_old_node *node, ul_value_id value)
 {
     const struct ul_graph *graph = node->builder->graph;
@@ -90,7 +90,7 @@ static void finish_value(struct ul_old_node *node, ul_value_id value)
     node->finished = true;
 }
 
-/* The position at `input` in [0, limit), counted from the end when negative. */
+/* Reads the position at `input`, in [0, limit), counted from the end when negative. */
 static bool read_position(struct ul_old_node *node, uint32_t input, int64_t otherwise,
                           int64_t limit, int64_t length, uint32_t *out)
 {
@@ -203,7 +203,7 @@ static void concat_from_sequence(struct ul_old_node *node)
     node->finished = true;
 }
 
-/* The sizes of the parts along an axis of `extent`: given one by one, or one for all. */
+/* Reads the sizes of the parts along an axis of `extent`: one for each part, or one for all. */
 static bool read_sizes(struct ul_old_node *node, int64_t extent, int64_t **sizes, uint32_t *count)
 {
     const struct ul_tensor *given = NULL;
@@ -271,7 +271,7 @@ static void split_to_sequence(struct ul_old_node *node)
     finish_sequence(node, &list);
 }
 
-/* Optionals are what they hold, and nothing (an input that is not given) where they are empty. */
+/* An optional is what it holds; an empty one is an input that is not given. */
 static void optional_make(struct ul_old_node *node)
 {
     ul_value_id value = ul_old_input(node, 0);

@@ -2,18 +2,17 @@
 /* Operators with graphs of their own that take or make sequences of tensors.
  *
  * Problem: a sequence is a list of values while the model is built (sequence.c), and a nested graph
- * has tensors alone. Method: the graph is built in place of its node, as a function is. The graph
- * of a SequenceMap is built once for each tensor, the body of a Loop once for each iteration, and
- * an If becomes the branch that it takes. So the number of iterations and the condition must be
- * known when the model is compiled. Left undone: optionals that a graph makes. ONNX has no Scan
- * over sequences.
- */
+ * has only tensors. Method: the graph is built in place of its node, as the body of a function is.
+ * The graph of a SequenceMap is built once for each tensor, the body of a Loop once for each
+ * iteration, and an If becomes the branch that it takes. So the number of iterations and the
+ * condition must be known when the model is compiled. Left undone: optionals that a graph makes.
+ * ONNX has no Scan over sequences. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
 
-/* The inputs of a SequenceMap's graph for its item `index`: an item of each sequence, and tensors.
- */
+/* Finds the inputs of a SequenceMap's graph for item `index`: an item of each sequence, and
+ * tensors. */
 static bool find_arguments(struct ul_old_node *node, uint32_t index, ul_value_id *arguments)
 {
     for (uint32_t i = 0; i < node->input_count; i++) {
@@ -59,7 +58,7 @@ static enum ul_status sequence_map(struct ul_old_node *node)
 
 /* ---- Loop ---- */
 
-/* A constant that is one number or truth; false where it is none. */
+/* Reads a constant that is one number or truth value; false where it is none. */
 static bool read_constant(struct ul_old_node *node, ul_value_id value, int64_t *number)
 {
     if (value >= UL_SEQUENCE_FIRST) /* also none at all */
@@ -72,7 +71,7 @@ static bool read_constant(struct ul_old_node *node, ul_value_id value, int64_t *
     return true;
 }
 
-/* The first two inputs, which may be missing; one that is no constant, or UL_NONE. */
+/* Reads the first two inputs, which may be missing. Returns one that is no constant, or UL_NONE. */
 static ul_value_id read_trip(struct ul_old_node *node, int64_t *limit, int64_t *goes_on)
 {
     ul_value_id trip = ul_old_input(node, 0), condition = ul_old_input(node, 1);
@@ -83,8 +82,8 @@ static ul_value_id read_trip(struct ul_old_node *node, int64_t *limit, int64_t *
     return condition == UL_NONE || read_constant(node, condition, goes_on) ? UL_NONE : condition;
 }
 
-/* The Loop's iterations: `carried` holds what they carry, and then what the last of them did.
- * *unknown: what would have to be a constant, or UL_NONE. */
+/* Runs the Loop's iterations: `carried` holds the values that they carry, and in the end those of
+ * the last one. *unknown is a value that would have to be a constant, or UL_NONE. */
 static enum ul_status run_loop(struct ul_old_node *node, ul_value_id *carried, uint32_t width,
                                ul_value_id *unknown)
 {
@@ -164,7 +163,8 @@ static bool makes_sequence(const Onnx__GraphProto *graph)
     return false;
 }
 
-/* What a Loop is given where its graph declares a sequence and none is known; UL_NONE: nothing. */
+/* An input of the Loop that is no known sequence though its graph declares one; UL_NONE: there is
+ * none. */
 static ul_value_id find_unknown_sequence(const struct ul_old_node *node)
 {
     const Onnx__GraphProto *body = node->graphs[0];

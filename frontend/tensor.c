@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TensorProto to a constant: bytes are borrowed from the file where they already are what the
- * graph wants (raw_data, one packed run of floats, external data), else decoded into its arena.
- * Nothing is allocated before the number of elements in the file was seen to fit the shape. */
+/* Turns a TensorProto into a constant: bytes are borrowed from the file where they have the form
+ * that the graph wants (raw_data, one packed run of floats, external data), else they are decoded
+ * into its arena. Nothing is allocated before the number of elements in the file is known to fit
+ * the shape. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
@@ -69,8 +70,8 @@ static enum ul_status find_segments(struct source *source)
     return UL_OK;
 }
 
-/* Elements of 2, 4 or 6 bits, one behind the other from the low bits of the first byte on, become
- * one byte each; signed integers are extended. */
+/* Unpacks elements of 2, 4 or 6 bits, which follow each other from the low bits of the first byte
+ * on, into one byte each, with signs extended. */
 static void unpack(unsigned char *out, const unsigned char *packed, uint64_t count,
                    const struct ul_dtype_info *info)
 {
@@ -85,7 +86,7 @@ static void unpack(unsigned char *out, const unsigned char *packed, uint64_t cou
     }
 }
 
-/* Bytes become a tensor's; `packed`: elements below 8 bits lie in them as in ONNX's raw_data. */
+/* Makes a tensor of bytes; `packed`: elements below 8 bits are packed as in ONNX's raw_data. */
 static const struct ul_tensor *tensor_of_bytes(const struct source *source,
                                                const unsigned char *bytes, bool packed)
 {
@@ -119,8 +120,7 @@ static const struct ul_tensor *tensor_of_raw(const struct source *source,
     return tensor_of_bytes(source, bytes, is_packed(source->type.dtype));
 }
 
-/* The TensorProto field that holds a type's elements when they are not raw, and how many of the
- * field's numbers there are to `count` elements. */
+/* The TensorProto field that holds the elements of a type when they are not raw. */
 static uint32_t typed_field(enum ul_dtype dtype)
 {
     switch ((int)dtype) {
@@ -140,7 +140,8 @@ static uint32_t typed_field(enum ul_dtype dtype)
     }
 }
 
-/* Elements of 6 bits have a number each, those of 2 and 4 share one as they share a byte. */
+/* Elements of 6 bits have a number each; those of 2 and 4 bits share a number as they share a
+ * byte. */
 static bool shares_numbers(enum ul_dtype dtype)
 {
     return is_packed(dtype) && 8 % ul_dtype_get(dtype)->bits == 0;
@@ -182,8 +183,8 @@ static uint64_t next_varint(const unsigned char *data, uint64_t *at, uint64_t en
     return value;
 }
 
-/* Writes one number of a varint field as an element; what is packed stays so here. False: it is out
- * of an integer's type, or has more bits than the element, be that signed or not. */
+/* Writes one number of a varint field as an element; packed elements stay packed. Returns false if
+ * the number is out of an integer's range, or has more bits than the element, signed or not. */
 static bool put_number(unsigned char *place, enum ul_dtype dtype, uint32_t size, uint64_t value)
 {
     unsigned char bytes[8];
@@ -295,7 +296,7 @@ enum ul_status ul_tensor_decode(struct ul_builder *builder, const Onnx__TensorPr
         if (source.segments[i].field == 9)
             raw = &source.segments[i];
     }
-    /* Some exporters leave an empty raw_data beside typed fields. */
+    /* Some exporters write an empty raw_data as well as typed fields. */
     if (raw == NULL || (raw->size_bytes == 0 && source.segment_count > 1))
         return decode_typed(&source, out);
     if (raw->size_bytes != ul_type_packed_bytes(&source.type))

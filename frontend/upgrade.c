@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the file's operator set to the newest one.
+/* Upgrades nodes from the file's operator set to the newest one.
  *
- * The graph holds the newest semantics only. Most versions of an operator differ in nothing but
- * the element types that they admit; those that changed a meaning have a row here, taken from
- * ONNX's Changelog.md. Rows are applied in order, so a node climbs from version to version.
- */
+ * The graph holds only the newest semantics. Most versions of an operator differ only in the
+ * element types that they admit; those that changed a meaning have a row here, taken from ONNX's
+ * Changelog.md. Rows are applied in order, so a node climbs from version to version. */
 #include "frontend/rows.h"
 
 #include <string.h>
@@ -14,7 +13,8 @@ static const struct {
     int64_t below; /* the version that changed the meaning */
     ul_upgrade_fn *upgrade;
 } table[] = {
-    /* Below operator set 7: what is easily said in today's terms is; the rest is refused. */
+    /* Below operator set 7, only what is easily said in today's terms is upgraded; the rest is
+     * refused. */
     {"Add", 7, ul_upgrade_broadcast},
     {"And", 7, ul_upgrade_broadcast},
     {"BatchNormalization", 7, ul_upgrade_batch_normalization_6},
@@ -90,7 +90,7 @@ static const struct {
     {"Upsample", INT64_MAX, ul_upgrade_upsample},
 };
 
-/* The rows serve every operator set. */
+/* The rows apply in every operator set. */
 static const struct ul_upgrade_row rows[] = {
 #include "frontend/onnx.def"
 };

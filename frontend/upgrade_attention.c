@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The windows of Attention, from 25 on: a mask of the keys that each query sees. */
+/* Windows of Attention, from operator set 25 on, become a mask of the keys that each query sees. */
 #include "frontend/old_emit.h"
 #include "frontend/rows.h"
 
 enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS };
 
 struct window {
-    int64_t left, right; /* keys before and behind the query's own, -1: all */
+    int64_t left, right; /* keys before and after the query's own; -1: all */
     int64_t queries, keys, past;
 };
 
@@ -33,8 +33,9 @@ static bool read_window(struct ul_old_node *node, struct window *window)
     return true;
 }
 
-/* [batch, 1, queries, keys], or the last two alone: true where the query sees the key; then, if
- * there is a mask, both. A mask that is shorter than the keys hides those that it does not have. */
+/* [batch, 1, queries, keys], or the last two alone: true where the query sees the key, and where
+ * the mask, if there is one, is true. A mask that is shorter than the keys hides those that it does
+ * not have. */
 static const char seen[] = "at = Reshape(" UL_ROW_RANGE(
     "queries") ", [queries, 1]); "
                "at = lengths && past == 0 ? at + Reshape(lengths, [-1, 1, 1, 1]) - queries : "

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The ints of an attribute become the 1-d constant at `input`. */
+/* Moves the ints of an attribute to a 1-d constant at `input`. */
 static bool ints_to_input(struct ul_old_node *node, const char *name, uint32_t input)
 {
     const struct ul_attr *attr = ul_old_attr(node, name);
@@ -16,7 +16,7 @@ static bool ints_to_input(struct ul_old_node *node, const char *name, uint32_t i
     return true;
 }
 
-/* A float attribute becomes the scalar at `input`, in the element type of input 0. */
+/* Moves a float attribute to a scalar at `input`, in the element type of input 0. */
 static void float_to_input(struct ul_old_node *node, const char *name, uint32_t input)
 {
     const struct ul_attr *attr = ul_old_attr(node, name);
@@ -33,7 +33,7 @@ void ul_upgrade_too_old(struct ul_old_node *node)
                          "onnx.version_converter or export it again");
 }
 
-/* Gives input `index` `count` more dimensions of size 1 at its end. False when its shape is not
+/* Appends `count` dimensions of size 1 to the shape of input `index`. False when its shape is not
  * known here. */
 static bool append_ones(struct ul_old_node *node, uint32_t index, int64_t count)
 {
@@ -48,7 +48,7 @@ static bool append_ones(struct ul_old_node *node, uint32_t index, int64_t count)
     return true;
 }
 
-/* Below 7 a broadcast had to be asked for, and could start at any axis. */
+/* Below set 7, a broadcast had to be asked for, and could start at any axis. */
 void ul_upgrade_broadcast(struct ul_old_node *node)
 {
     bool from_axis = ul_old_int(node, "broadcast", 0) != 0 && ul_old_attr(node, "axis") != NULL;
@@ -66,13 +66,13 @@ void ul_upgrade_broadcast(struct ul_old_node *node)
     ul_old_remove_attr(node, "axis");
 }
 
-/* Gemm-6 had to be told that its third input may be broadcast, which it does as today. */
+/* Gemm-6 had to be told that its third input may be broadcast; it did so as today. */
 void ul_upgrade_gemm_6(struct ul_old_node *node)
 {
     ul_old_remove_attr(node, "broadcast");
 }
 
-/* PRelu-6 had one slope, or one for each channel, the second dimension. */
+/* PRelu-6 had one slope, or one for each channel of the second dimension. */
 void ul_upgrade_prelu_6(struct ul_old_node *node)
 {
     struct ul_type x = ul_old_type(node, ul_old_input(node, 0));
@@ -93,7 +93,7 @@ void ul_upgrade_split(struct ul_old_node *node)
     (void)ints_to_input(node, "split", 1);
 }
 
-/* Without sizes, Split made as many equal parts as it had outputs; 18 wants the number said. */
+/* Without sizes, Split made as many equal parts as it had outputs; set 18 wants the number. */
 void ul_upgrade_split_equal(struct ul_old_node *node)
 {
     node->output_count = node->declared_count;
@@ -127,7 +127,7 @@ void ul_upgrade_clip(struct ul_old_node *node)
     float_to_input(node, "max", 2);
 }
 
-/* Before 12 Dropout was inference only; before 10 its mask had the type of the data. */
+/* Before set 12 Dropout was inference only; before 10 its mask had the type of the data. */
 void ul_upgrade_dropout(struct ul_old_node *node)
 {
     float_to_input(node, "ratio", 1);
@@ -161,7 +161,7 @@ void ul_upgrade_grid_sample(struct ul_old_node *node)
         ul_old_set_string(node, "mode", "cubic");
 }
 
-/* 16 moved the sampling points by half a pixel unless told otherwise. */
+/* Set 16 moved the sampling points by half a pixel unless told otherwise. */
 void ul_upgrade_roi_align(struct ul_old_node *node)
 {
     ul_old_set_string(node, "coordinate_transformation_mode", "output_half_pixel");

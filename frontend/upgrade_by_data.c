@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators that make as many elements as their data say, where these data are constants:
- * initializers, what is computed of sizes and of other constants, `--const`. Their results are
- * constants, as those of other operators are; Compress of data by a constant condition is a Gather.
- * Where data are not known the node stays as it is, and is refused with a reason (old_node.c). */
+/* Operators whose number of results depends on their data, where these data are constants:
+ * initializers, `--const`, and what is computed from sizes and other constants. Their results are
+ * constants, as those of other operators are; Compress by a constant condition is a Gather. Where
+ * the data are not known the node stays as it is, and is refused with a reason (old_node.c). */
 #include "frontend/old_emit.h"
 #include "frontend/rows.h"
 #include "ir/infer.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An input that is known; NULL: it is absent, not known or too large to look through. */
+/* An input that is known; NULL: it is absent, not known, or too large to look through. */
 static const struct ul_tensor *known(struct ul_old_node *node, uint32_t index)
 {
     ul_value_id value = ul_old_input(node, index);
@@ -46,7 +46,7 @@ static bool is_zero(const struct ul_tensor *tensor, uint64_t index)
                                                       : ul_tensor_get_int(tensor, index) == 0;
 }
 
-/* A number's places are one coordinate, as in onnxruntime. */
+/* The place of a scalar is one coordinate, as in onnxruntime. */
 void ul_upgrade_non_zero(struct ul_old_node *node)
 {
     const struct ul_tensor *x = known(node, 0);
@@ -108,12 +108,12 @@ void ul_upgrade_compress(struct ul_old_node *node)
 
 /* ---- Unique ---- */
 
-/* One of the things that are compared: element j of it is element begin + (j / inner) * step +
- * j % inner of the tensor. */
+/* One of the things that are compared: its element j is element begin + (j / inner) * step + j %
+ * inner of the tensor. */
 struct item {
     const struct ul_tensor *tensor;
     uint64_t begin, step, inner, count;
-    int64_t place; /* along the axis */
+    int64_t place; /* its index along the axis */
 };
 
 static uint64_t element_of(const struct item *item, uint64_t j)
@@ -154,7 +154,7 @@ static int by_place(const void *a, const void *b)
     return (x->place > y->place) - (x->place < y->place);
 }
 
-/* What is found: of each that is there once, the first; for each item which of these it equals. */
+/* The result: the first of each group of equal items, and for each item the group that it is in. */
 struct unique {
     struct item *firsts;
     int64_t count, *group, *rank_of; /* per item: the place of its first; per place: its rank */
@@ -180,7 +180,7 @@ static struct unique find_unique(struct ul_arena *arena, struct item *items, int
     return unique;
 }
 
-/* The items that are kept, side by side along the axis. */
+/* Joins the kept items along the axis. */
 static const struct ul_tensor *join_items(struct ul_arena *arena, const struct unique *unique,
                                           const struct ul_type *type, uint64_t inner)
 {
@@ -233,7 +233,7 @@ void ul_upgrade_unique(struct ul_old_node *node)
     for (uint32_t d = (uint32_t)axis + 1; d < type.rank; d++)
         inner *= (uint64_t)type.dims[d];
     if (count > 0 && total == 0)
-        return; /* all items are equal, of no elements */
+        return; /* all items are equal: they have no elements */
     struct item *items = UL_NEW_ARRAY(scratch, struct item, (uint64_t)count);
     for (int64_t i = 0; i < count; i++)
         items[i] = (struct item){x,     (uint64_t)i * inner,     (uint64_t)count * inner,
@@ -264,7 +264,7 @@ static struct box read_box(const struct ul_tensor *boxes, uint64_t at, bool is_c
     return box;
 }
 
-/* In float, as onnxruntime does it. */
+/* Computed in float, as in onnxruntime. */
 static bool overlaps(const struct box *a, const struct box *b, float limit)
 {
     float sides[2];

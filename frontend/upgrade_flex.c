@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FlexAttention of ai.onnx.preview: attention with graphs that change scores and probabilities.
- * Without them it is Attention. With them it is written out, the graphs in their places, and pass
- * pattern finds what of it needs no matrix of scores: masks, biases, caps. */
+ * Without graphs it is Attention. With graphs it is written out, the graphs in their places, and
+ * pass pattern finds what needs no matrix of scores: masks, biases, caps. */
 #include "frontend/old_emit.h"
 #include "frontend/rows.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { SCORE_MOD, PROB_MOD }; /* in node->graphs */
+enum { SCORE_MOD, PROB_MOD }; /* indexes into node->graphs */
 
 struct flex {
     struct ul_type q, k, v;
@@ -45,7 +45,7 @@ static bool read_flex(struct ul_old_node *node, struct flex *flex)
     return true;
 }
 
-/* What the graph makes of x; x where there is none. */
+/* Applies the graph to x; x stays where there is none. */
 static enum ul_status apply(struct ul_old_node *node, uint32_t which, ul_value_id *x)
 {
     if (node->graphs[which] == NULL)
@@ -58,8 +58,8 @@ static enum ul_status apply(struct ul_old_node *node, uint32_t which, ul_value_i
     return UL_OK;
 }
 
-/* Heads of keys or values as often as there are of queries: each for those that follow each other.
- */
+/* Repeats heads of keys or values until there are as many as of queries: each serves queries that
+ * follow each other. */
 #define REPEATED(x)                                                                                \
     x " = " x ".1 == q.1 ? " x " : Reshape(Expand(Unsqueeze(" x ", [2]), [" x ".0, " x             \
       ".1, q.1 / " x ".1, " x ".2, " x ".3]), [" x ".0, q.1, " x ".2, " x ".3]); "
@@ -97,7 +97,7 @@ void ul_upgrade_flex_attention(struct ul_old_node *node)
     if (!read_flex(node, &flex))
         return;
     if (node->graph_count > 0) {
-        (void)!write_out(node, &flex); /* the diag says it; ul_upgrade_node returns it */
+        (void)!write_out(node, &flex); /* the diag has the message; ul_upgrade_node returns it */
         return;
     }
     ul_old_become(node, "Attention");

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators of com.microsoft. What is neither a row here nor in ir/ops stays an unsupported
- * operator.
- */
+/* Operators of com.microsoft. Those without a row here or in ir/ops are unsupported. */
 #include "frontend/upgrade_microsoft.h"
 #include "ir/op.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators of com.microsoft that have an activation behind a product or a convolution, which
+/* Operators of com.microsoft with an activation after a product or a convolution, which
  * onnxruntime's optimizer fuses. */
 #include "frontend/upgrade_microsoft.h"
 
 #include <string.h>
 
-/* The activation behind a fused node, with its parameters in the order of its attributes. */
+/* Applies the activation of a fused node, with its parameters in the order of its attributes. */
 static ul_value_id activate(struct ul_old_node *node, ul_value_id x, const char *activation,
                             const double *params, uint32_t param_count)
 {
@@ -35,7 +35,7 @@ static ul_value_id activate(struct ul_old_node *node, ul_value_id x, const char 
     return UL_NONE;
 }
 
-/* What `body` gives, with the activation behind it. */
+/* Makes the result of `body`, followed by the activation. */
 static void finish(struct ul_old_node *node, const char *body, const char *activation,
                    const double *params, uint32_t param_count)
 {
@@ -68,7 +68,7 @@ void ul_microsoft_fused_gemm(struct ul_old_node *node)
     finish(node, "Gemm(a, b, c) {*}", ul_old_string(node, "activation", ""), params, param_count);
 }
 
-/* As ai.onnx 16 has it. */
+/* It is as in ai.onnx 16. */
 void ul_microsoft_grid_sample(struct ul_old_node *node)
 {
     ul_upgrade_grid_sample(node);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DynamicQuantizeLSTM of com.microsoft, what onnxruntime's dynamic quantizer makes of an LSTM.
+/* DynamicQuantizeLSTM of com.microsoft, which onnxruntime's dynamic quantizer makes from an LSTM.
  *
  * The input of all steps is quantized at once and multiplied by W; in each step the hidden state is
- * quantized and multiplied by R. Sums are of integers, and the weights stay as they are stored:
+ * quantized and multiplied by R. Sums are integers, and the weights stay as they are stored:
  *
  *     x = dynamic(X) * W + biases
  *     Scan over x, from h and c:  gates = x + dynamic(h) * R;  c, h = cell(gates, c)
  *
- * one Scan a direction. As in LSTM the state passes its function unclipped. Behind the end of a
- * sequence that is shorter than the others its state stays, and its output is 0. */
+ * with one Scan for each direction. As in LSTM, the cell state is not clipped before its function.
+ * After the end of a sequence that is shorter than the others, its state stays and its output is
+ * 0. */
 #include "frontend/upgrade_microsoft.h"
 #include "ir/op.h"
 
@@ -29,7 +30,7 @@ struct lstm {
     bool couples;     /* input_forget */
     double clip;      /* 0: none */
     struct activation functions[DIRECTIONS * FUNCTIONS];
-    ul_value_id sums[3]; /* of the input: quantized, scale, zero point */
+    ul_value_id sums[3]; /* input times W: quantized input, scale, zero point */
     ul_value_id valid;   /* bool [steps, batch, 1], or UL_NONE */
 };
 
@@ -51,7 +52,7 @@ static const struct activation known[] = {{"Elu", 1, 0, true, false},
                                           {"Tanh", 0, 0, false, false},
                                           {"ThresholdedRelu", 1, 0, true, false}};
 
-/* The next number of a list of which each function takes what it has. */
+/* Takes the next number of a list; each function takes those that it has. */
 static void take_number(const struct ul_old_node *node, const char *name, uint32_t *next,
                         double *number)
 {
@@ -121,7 +122,7 @@ static bool has_dims(struct ul_old_node *node, uint32_t index, uint32_t rank, in
     return true;
 }
 
-/* One number a direction, or one for each column of the weights. */
+/* Whether there is one scale for each direction, or one for each column of the weights. */
 static bool has_scale(struct ul_old_node *node, uint32_t index, const struct lstm *lstm)
 {
     struct ul_type type;
@@ -165,7 +166,7 @@ static bool read_lstm(struct ul_old_node *node, struct lstm *lstm)
 
 /* ---- One step ---- */
 
-/* `clip` 0: whatever x is. */
+/* Applies an activation; `clip` 0: x is not clipped. */
 static ul_value_id activate(struct ul_old_node *node, double clip,
                             const struct activation *function, ul_value_id x)
 {
@@ -181,7 +182,7 @@ static ul_value_id activate(struct ul_old_node *node, double clip,
     return y;
 }
 
-/* Gate `which` of the order input, output, forget, cell, with its peephole at c. */
+/* Makes gate `which`, in the order input, output, forget, cell, with its peephole at c. */
 static ul_value_id take_gate(struct ul_old_node *node, const struct lstm *lstm,
                              const struct way *way, ul_value_id gates, int64_t which, ul_value_id c)
 {
@@ -208,7 +209,7 @@ static ul_value_id add_argument(struct ul_old_node *node, const char *name)
     return value;
 }
 
-/* The body of the Scan. */
+/* Emits the body of the Scan. */
 static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const struct way *way)
 {
     struct ul_graph *graph = node->builder->graph;
@@ -246,7 +247,7 @@ static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const s
                                          {"shown", ul_row_value(activate(node, 0, &f[2], next_c))},
                                          {"valid", ul_row_value(valid)},
                                          {NULL, {0}}};
-    ul_value_id results[3]; /* an output of a block stands there once */
+    ul_value_id results[3]; /* a value may be an output of a block only once */
     if (!ul_old_run(node, states,
                     "y = out * shown; valid ? Where(valid, y, h) : y, "
                     "valid ? Where(valid, next_c, c) : next_c, "
@@ -266,7 +267,7 @@ static ul_value_id element_of(struct ul_old_node *node, uint32_t index, int64_t 
     return ul_old_make(node, names, "Squeeze(Slice(x, [d], [d + 1], [0]), [0])");
 }
 
-/* What all steps add to the gates: the input's share and both biases. */
+/* What all steps add to the gates: the input's part and both biases. */
 static ul_value_id project(struct ul_old_node *node, const struct lstm *lstm, int64_t direction)
 {
     const struct ul_row_name names[] = {
@@ -299,8 +300,8 @@ static bool is_backward(const struct lstm *lstm, int64_t direction)
     return lstm->is_backward || direction == 1;
 }
 
-/* Sequences of their own lengths, each from its end on: what is quantized together in a step is
- * then what onnxruntime quantizes together. Those of one length are turned by the Scan. */
+/* Turns sequences of different lengths around, each from its own end; so each step quantizes
+ * together what onnxruntime quantizes together. Sequences of one length are turned by the Scan. */
 static ul_value_id turn_steps(struct ul_old_node *node, const struct lstm *lstm, int64_t direction,
                               ul_value_id x)
 {
@@ -311,7 +312,7 @@ static ul_value_id turn_steps(struct ul_old_node *node, const struct lstm *lstm,
                        "ReverseSequence(x, Cast(lengths) {to=i64}) {batch_axis=1, time_axis=0}");
 }
 
-/* The Scan's node; its outputs are h, c and the h of all steps. */
+/* Emits the Scan; its outputs are h, c and the h of all steps. */
 static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, int64_t direction)
 {
     struct ul_builder *builder = node->builder;
@@ -337,7 +338,7 @@ static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, i
     builder->block = ul_graph_add_block(builder->graph, scan);
     emit_step(node, lstm, &way);
     builder->block = here;
-    /* Nothing is inferred through a Scan here, and another LSTM may stand behind this one. */
+    /* Shapes are not inferred through a Scan here, and another LSTM may follow this one. */
     const int64_t dims[] = {lstm->steps, lstm->batch, lstm->size};
     for (uint32_t i = 0; i < 3; i++)
         builder->graph->values[builder->graph->nodes[scan].outputs[i]].type =
@@ -345,7 +346,7 @@ static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, i
     return scan;
 }
 
-/* The steps that a sequence has. */
+/* For each step whether a sequence has it. */
 static ul_value_id find_valid(struct ul_old_node *node, const struct lstm *lstm)
 {
     const struct ul_row_name names[] = {
@@ -370,7 +371,8 @@ void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
     for (int64_t d = 0; d < lstm.directions; d++) {
         ul_node_id scan = emit_scan(node, &lstm, d);
         for (uint32_t i = 0; i < 3; i++) {
-            int64_t axis = i == 0; /* of directions: Y is [steps, directions, batch, size] */
+            /* the axis of directions: Y is [steps, directions, batch, size] */
+            int64_t axis = i == 0;
             ul_value_id part = graph->nodes[scan].outputs[(i + 2) % 3];
             part = i == 0 ? turn_steps(node, &lstm, d, part) : part;
             const struct ul_row_name names[] = {{"part", ul_row_value(part)},

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of onnxruntime's training graphs that overwrite what they read: accumulation of
- * gradients, and optimizers over sequences of tensors. What would be overwritten gets an output of
- * the model of its own, named after it with _out behind (build.c), which then overwrites it where
- * it lies (--donate). Their own results are a flag, and the new values where they are named. */
+ * gradients, and optimizers over sequences of tensors. Each overwritten value gets an output of the
+ * model, with its name plus _out (build.c), which then overwrites it in place (--donate). The
+ * operators' own results are a flag, and the new values where they have names. */
 #include "frontend/upgrade_microsoft.h"
 
 #include <string.h>
 
-/* Tensors of an input that is a sequence. */
+/* The tensors of an input that is a sequence. */
 static const struct ul_sequence *tensors_of(struct ul_old_node *node, uint32_t input,
                                             const struct ul_sequence *like)
 {
@@ -43,7 +43,7 @@ static ul_value_id choose(struct ul_old_node *node, ul_value_id flag, ul_value_i
     return ul_old_make(node, names, "Where(Reshape(flag, []), yes, no)");
 }
 
-/* The model's outputs cannot be of values inside of a loop or branch. */
+/* Values inside a loop or branch cannot be outputs of the model. */
 static bool can_overwrite(struct ul_old_node *node)
 {
     if (node->builder->block == 0)
@@ -53,7 +53,7 @@ static bool can_overwrite(struct ul_old_node *node)
     return false;
 }
 
-/* buffer, value, whether to begin anew; gives a flag, and the new buffer. */
+/* Inputs: buffer, value, whether to begin anew. Outputs: a flag, and the new buffer. */
 void ul_microsoft_accumulate(struct ul_old_node *node)
 {
     if (!can_overwrite(node))
@@ -66,7 +66,7 @@ void ul_microsoft_accumulate(struct ul_old_node *node)
     ul_old_set_result(node, 1, sum);
 }
 
-/* old sum, value, whether to update at all; gives the new sum. */
+/* Inputs: old sum, value, whether to update at all. Output: the new sum. */
 void ul_microsoft_accumulate_once(struct ul_old_node *node)
 {
     if (!can_overwrite(node))
@@ -79,7 +79,7 @@ void ul_microsoft_accumulate_once(struct ul_old_node *node)
     node->finished = true;
 }
 
-/* What of the tensors becomes, one behind the other: overwritten, and in a sequence. */
+/* The new values of tensors, in order: they overwrite the old ones, and form a sequence. */
 struct updated {
     struct ul_old_node *node;
     ul_value_id *values[3]; /* parameters, then states */
@@ -112,7 +112,7 @@ static void finish_updated(struct updated *updated, uint32_t kinds)
     set_flag(node);
 }
 
-/* rate, parameters, gradients, whether to update */
+/* Inputs: rate, parameters, gradients, whether to update. */
 void ul_microsoft_sgd(struct ul_old_node *node)
 {
     if (!can_overwrite(node))
@@ -137,8 +137,8 @@ void ul_microsoft_sgd(struct ul_old_node *node)
 
 /* ---- AdamW ---- */
 
-/* The rate of the step, with what corrects the moments in mode 1; 1 - rate * weight_decay, if it
- * decays; and what the root of the second moment is multiplied by, if it is corrected. */
+/* The rate of the step, with the correction of the moments in mode 1; 1 - rate * weight_decay, if
+ * it decays; and the factor of the root of the second moment, if it is corrected. */
 static const char adam_numbers[] =
     "r = Reshape(Cast(rate) {to=f32}, []); t = Reshape(Cast(step) {to=f32}, []); "
     "decay = weight_decay != 0 ? 1 - r * weight_decay : none; "
@@ -151,7 +151,8 @@ static const char adam_step[] =
     "by = m / (Sqrt(v) * root + epsilon) * rate; p = adam_mode == 0 ? p * decay : p; "
     "p = p - by; adam_mode == 0 ? p : p * decay, m, v";
 
-/* rate, step (from 1 on), parameters, gradients, first and second moments, whether to update */
+/* Inputs: rate, step (from 1 on), parameters, gradients, first and second moments, whether to
+ * update. */
 void ul_microsoft_adamw(struct ul_old_node *node)
 {
     if (!can_overwrite(node))
@@ -181,8 +182,8 @@ void ul_microsoft_adamw(struct ul_old_node *node)
     finish_updated(&updated, 3);
 }
 
-/* Gradients by the norm of all. The buffers that they came from keep what they have: who adds up
- * gradients begins anew behind an update. */
+/* Scales gradients by the norm of all. The buffers that they came from keep their values:
+ * accumulation begins anew after an update. */
 void ul_microsoft_clip_norm(struct ul_old_node *node)
 {
     const struct ul_sequence *gradients = tensors_of(node, 0, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of com.microsoft's operators on quantized tensors is more than a row of text. */
+/* com.microsoft's operators on quantized tensors that need more than a row of text. */
 #include "frontend/upgrade_microsoft.h"
 
 static const char quantized[] = "QuantizeLinear(y, y_scale, y_zero ? y_zero : 0:x)";

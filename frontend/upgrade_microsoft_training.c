@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of onnxruntime's training graphs is more than a row of text. Most gradient operators are the
- * operator that they are the gradient of and its derivative (gradient.c); where a result is given
- * and not what it was made of, a row of ir/ops that reads the result. */
+/* Operators of onnxruntime's training graphs that need more than a row of text. Most gradient
+ * operators become the operator whose gradient they are, and its derivative (gradient.c). Where
+ * only the result of the operator is given, not its operand, a row of ir/ops reads the result. */
 #include "frontend/upgrade_microsoft.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 
 #include <string.h>
 
 /* ---- Softmax and losses ---- */
 
-/* Those without _13 in their names flatten at the axis. */
+/* Those without _13 in their names flatten their input at the axis. */
 void ul_microsoft_softmax_grad(struct ul_old_node *node)
 {
     bool logarithm = strncmp(node->op, "Log", 3) == 0, flat = strstr(node->op, "_13") == NULL;
@@ -33,7 +34,7 @@ void ul_microsoft_softmax_grad(struct ul_old_node *node)
                   " : SoftmaxGradient(dy, y) {*, axis=last}; flat ? Reshape(dx, g.dims) : dx");
 }
 
-/* The scores that a loss made its logarithms of probabilities of; else these themselves, whose
+/* The scores from which a loss made its logarithms of probabilities; else these logarithms, whose
  * softmax is the same. */
 static ul_value_id scores_of(const struct ul_graph *graph, ul_value_id log_prob)
 {
@@ -44,7 +45,7 @@ static ul_value_id scores_of(const struct ul_graph *graph, ul_value_id log_prob)
     return graph->nodes[value->producer].inputs[0];
 }
 
-/* An input of the operators with "Internal" in their names is the number of the attribute. */
+/* The operators with "Internal" in their names have the attribute's number as an input. */
 static bool read_ignored(struct ul_old_node *node, uint32_t input)
 {
     if (!ul_old_has_input(node, input))
@@ -91,7 +92,7 @@ void ul_microsoft_loss_grad(struct ul_old_node *node)
     node->finished = true;
 }
 
-/* By the statistics of the batch; gives these, and running ones. */
+/* Normalizes by the statistics of the batch; returns these, and running ones. */
 void ul_microsoft_batch_norm(struct ul_old_node *node)
 {
     struct ul_type type;
@@ -139,7 +140,7 @@ void ul_microsoft_max_pool_grad(struct ul_old_node *node)
     finish_pool(node, "derivative(MaxPool(x) {**}, g, x)", x);
 }
 
-/* What was pooled: onnxruntime names the gradient of a value after it. */
+/* onnxruntime names the gradient of a value after the value: so the pooled value is found. */
 void ul_microsoft_average_pool_grad(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
@@ -168,7 +169,7 @@ void ul_microsoft_average_pool_grad(struct ul_old_node *node)
 
 /* ---- Movements ---- */
 
-/* The second result has the sizes of the operands, which SplitTraining takes. */
+/* The second result has the sizes of the operands; SplitTraining takes them. */
 void ul_microsoft_concat_training(struct ul_old_node *node)
 {
     int64_t axis = ul_old_int(node, "axis", 0);
@@ -196,7 +197,7 @@ void ul_microsoft_split_training(struct ul_old_node *node)
     ul_old_become(node, "Split");
 }
 
-/* Constants: the axes that each of two shapes was repeated along. */
+/* The results are constants: the axes along which each of two shapes was repeated. */
 void ul_microsoft_broadcast_axes(struct ul_old_node *node)
 {
     const struct ul_tensor *shapes[2] = {ul_old_tensor(node, node->inputs[0]),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators of ai.onnx.ml. Strings have no tensors here, so what makes or takes them is refused, or
- * withheld. */
+/* Operators of ai.onnx.ml. There are no tensors of strings here, so operators that take strings are
+ * refused, and outputs that are strings are withheld. */
 #include "frontend/upgrade_ml.h"
 
 static const struct ul_upgrade_row rows[] = {

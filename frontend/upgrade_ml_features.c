@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What prepares features and is more than a row of text: LabelEncoder and OneHotEncoder of numbers;
- * and ZipMap, which names scores. */
+/* Operators that prepare features and need more than a row of text: LabelEncoder and OneHotEncoder
+ * of numbers; and ZipMap, which names scores. */
 #include "frontend/upgrade_ml.h"
+#include "ir/op_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,8 @@ static int by_integer(const void *a, const void *b)
 
 /* ---- OneHotEncoder ---- */
 
-/* A column for each category: 1 where x is it. An x that is none of them gives a row of zeros, also
- * where the attribute `zeros` asks for an error, which a program that always completes has not. */
+/* Makes a column for each category: 1 where x is it. An x that is none of them gives a row of
+ * zeros, even where the attribute `zeros` asks for an error: a program always completes. */
 void ul_ml_one_hot_encoder(struct ul_old_node *node)
 {
     int64_t count = 0;
@@ -39,7 +40,7 @@ void ul_ml_one_hot_encoder(struct ul_old_node *node)
 
 /* LabelEncoder */
 
-/* A table of keys or values: the tensor, whatever attribute it came by. */
+/* A table of keys or values: the tensor, whichever attribute holds it. */
 static const struct ul_tensor *read_table(struct ul_old_node *node, const char *which)
 {
     struct ul_arena *scratch = node->builder->scratch, *arena = node->builder->graph->arena;
@@ -56,11 +57,11 @@ static const struct ul_tensor *read_table(struct ul_old_node *node, const char *
     return tensor != NULL && tensor->kind == UL_ATTR_TENSOR ? tensor->tensor : NULL;
 }
 
-/* A key, or what stands for it in the order of keys. */
+/* A key, by its number or its place among sorted keys. */
 struct key {
-    double number; /* of a float */
+    double number; /* for floats */
     int64_t integer;
-    int64_t place; /* in the table */
+    int64_t place; /* its index in the table */
 };
 
 static int by_key(const void *a, const void *b)
@@ -73,7 +74,8 @@ static int by_key(const void *a, const void *b)
     return x->place < y->place ? -1 : 1;
 }
 
-/* The keys in ascending order, each once, where it stands first; a NaN goes to *nan (else -1). */
+/* Sorts the keys, each once, at the first place that has it; the place of a NaN goes to *nan (else
+ * -1). */
 static int64_t sort_keys(const struct ul_tensor *keys, struct key *sorted, int64_t *nan)
 {
     int64_t count = (int64_t)ul_type_elements(&keys->type), kept = 0, unique = 0;
@@ -105,8 +107,8 @@ static void put_element(unsigned char *bytes, int64_t at, const struct ul_tensor
     ul_tensor_read(from, (uint64_t)place, 1, bytes + (uint64_t)at * size);
 }
 
-/* What stands for keys that there are not, of the values' type, in *element. False: of a default
- * that is no number. */
+/* Reads into *element the value for missing keys, in the type of values. False: the default is not
+ * a number. */
 static bool read_default(const struct ul_old_node *node, enum ul_dtype dtype,
                          unsigned char *element)
 {
@@ -123,7 +125,7 @@ static bool read_default(const struct ul_old_node *node, enum ul_dtype dtype,
     return true;
 }
 
-/* The sorted keys as the operator Find wants them: padded by the last one to 2^k - 1. */
+/* The sorted keys in the form that operator Find wants: padded with the last one to 2^k - 1. */
 static ul_value_id const_keys(struct ul_old_node *node, const struct ul_tensor *keys,
                               const struct key *sorted, int64_t unique)
 {
@@ -139,7 +141,7 @@ static ul_value_id const_keys(struct ul_old_node *node, const struct ul_tensor *
                                ul_tensor_new(arena, &type, bytes));
 }
 
-/* The values of the sorted keys, then the default, then that of NaN. */
+/* The values of the sorted keys, then the default, then the value of NaN. */
 static ul_value_id const_values(struct ul_old_node *node, const struct ul_tensor *values,
                                 const struct key *sorted, int64_t unique, int64_t nan)
 {
@@ -204,7 +206,7 @@ void ul_ml_label_encoder(struct ul_old_node *node)
     ul_old_set_result(node, 0, ul_old_emit_two(node, "Gather", table, place));
 }
 
-/* A map for each row, from names to scores: the scores stay a tensor. */
+/* ZipMap makes a map for each row, from names to scores; here the scores stay a tensor. */
 void ul_ml_zip_map(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables that Trees walks, of a forest.
+/* Makes the tables that Trees walks from a forest.
  *
- * Problem: files have six comparisons, and tests of membership, with children anywhere; Trees asks
- * whether a feature is at most a limit, or equal to it, and its second child stands behind the
- * first. Method: what is true of greater numbers exchanges the children, what is strict takes the
- * next smaller limit, and a set of numbers is a search in them, whose ends jump to either child:
+ * Problem: files have six comparisons, and tests of membership, with children anywhere. Trees asks
+ * whether a feature is at most a limit, or equal to it, and its second child follows the first.
+ * Method: comparisons that hold for greater numbers exchange the children, strict ones take the
+ * next smaller limit, and a test in a set becomes a search, whose ends jump to either child:
  *
  *     x < 3        x <= 2.99...            x in {1, 4}     x <= 1 ? (x == 1 ? yes : no)
  *     x > 3        x <= 3 ? no : yes                              : (x == 4 ? yes : no)
  *
- * Rows are laid breadth first, tree by tree, behind all the roots. Where each tree has weights for
- * one target alone, as boosted ones do, trees are put in the order of targets and leaves hold their
- * weights; else a leaf has a row of weights, one for each target.
- */
+ * Rows are laid breadth first, tree by tree, after all the roots. Where each tree has weights for
+ * one target only, as boosted ones do, trees are sorted by target and leaves hold their weights;
+ * else a leaf has a row of weights, one for each target. */
 #include "frontend/upgrade_ml_forest.h"
+#include "ir/op_names.h"
 #include "ir/trees.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@
 
 struct row {
     uint32_t node;     /* UL_NONE: nothing is left to do */
-    uint32_t distance; /* to the children, 0: a leaf */
+    uint32_t distance; /* to the children; 0: a leaf */
     uint32_t flags;
     uint32_t depth;
     int64_t feature;
@@ -36,8 +36,8 @@ struct layout {
     int64_t features;
     uint32_t count, capacity;
     struct row *rows;
-    uint32_t depth; /* of the tree at hand */
-    int64_t target; /* of the tree at hand: that which its leaves have weights for, or one of: */
+    uint32_t depth; /* in the tree at hand */
+    int64_t target; /* of the tree at hand: the one for which its leaves have weights, or one of: */
     const char *wrong;
     struct tree *trees;
 };
@@ -46,13 +46,13 @@ enum { NO_TARGET = -1, SEVERAL = -2 };
 struct tree {
     uint32_t depth;
     int64_t target;
-    uint32_t slot; /* of its root */
+    uint32_t slot; /* the slot of its root */
 };
 
-/* The tables, once it is known how leaves hold their weights. */
+/* The tables, once it is decided how leaves hold their weights. */
 struct tables {
-    uint32_t tree_count; /* with those of a leaf that is neutral, which fill up targets */
-    bool holds_weights;  /* leaves do */
+    uint32_t tree_count; /* with trees of one neutral leaf, which fill up targets */
+    bool holds_weights;  /* leaves hold their weights */
     uint32_t feature_bits;
     enum ul_dtype word;
     uint32_t leaf_count;
@@ -70,8 +70,8 @@ static uint32_t add_row(struct layout *l, uint32_t node, uint32_t depth)
 
 /* ---- Branches ---- */
 
-/* The largest number of the forest's type below `limit`; NaN, which nothing is at most, where there
- * is none. */
+/* The largest number of the forest's type below `limit`; where there is none, NaN, which nothing is
+ * at most. */
 static double below(const struct layout *l, double limit)
 {
     if (isinf(limit) && limit < 0)
@@ -81,7 +81,7 @@ static double below(const struct layout *l, double limit)
     return nextafter(limit, -(double)INFINITY);
 }
 
-/* Rows for both children of a branch, the second of which is taken where its comparison holds. */
+/* Sets rows for both children of a branch; the second is taken where the comparison holds. */
 static void set_children(struct layout *l, uint32_t at, uint32_t first, uint32_t second)
 {
     uint32_t depth = l->rows[at].depth + 1, begin = add_row(l, first, depth);
@@ -104,7 +104,7 @@ static void lay_comparison(struct layout *l, uint32_t at, const struct ul_ml_nod
     bool is_turned = node->mode == UL_ML_GTE || node->mode == UL_ML_GT || node->mode == UL_ML_NEQ;
     bool is_equal = node->mode == UL_ML_EQ || node->mode == UL_ML_NEQ;
     bool is_strict = node->mode == UL_ML_LT || node->mode == UL_ML_GTE;
-    /* A NaN differs from every limit, whatever it is taken for. */
+    /* A NaN differs from every limit, even where a NaN is taken for true. */
     bool takes_missing = node->mode != UL_ML_NEQ && node->missing_is_true != is_turned;
     set_branch(l, at, node,
                (is_equal ? UL_TREE_EQUAL : 0u) | (takes_missing ? UL_TREE_MISSING : 0u),
@@ -118,7 +118,7 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* A row from which the way leads on to `to`, which stands behind it, whatever the feature is. */
+/* Lays a row that leads to `to`, which follows it, whatever the feature is. */
 static void lay_jump(struct layout *l, uint32_t at, const struct ul_ml_node *node, uint32_t to)
 {
     set_branch(l, at, node, 0, (double)NAN);
@@ -128,8 +128,8 @@ static void lay_jump(struct layout *l, uint32_t at, const struct ul_ml_node *nod
     l->depth = l->rows[to].depth > l->depth ? l->rows[to].depth : l->depth;
 }
 
-/* The rows of a search among numbers, breadth first from row `at` on: those that end it are in
- * `ends`, the pairs of no and yes. */
+/* Lays the rows of a search among numbers, breadth first from row `at` on; `ends` gets the rows
+ * that end it, in pairs of no and yes. */
 static uint32_t lay_search(struct layout *l, uint32_t at, const struct ul_ml_node *node,
                            const double *numbers, uint32_t count, uint32_t *ends)
 {
@@ -159,7 +159,7 @@ static uint32_t lay_search(struct layout *l, uint32_t at, const struct ul_ml_nod
 static void lay_member(struct layout *l, uint32_t at, const struct ul_ml_node *node)
 {
     uint32_t unique = 0;
-    /* A set without numbers has one that nothing is equal to. */
+    /* An empty set gets one number, which nothing is equal to. */
     double *numbers = UL_NEW_ARRAY(l->scratch, double, (uint64_t)node->count + 1);
     for (uint32_t i = 0; i < node->count; i++)
         numbers[i] = l->forest->numbers[node->first + i];
@@ -171,7 +171,7 @@ static void lay_member(struct layout *l, uint32_t at, const struct ul_ml_node *n
         numbers[unique++] = (double)NAN;
     uint32_t *ends = UL_NEW_ARRAY(l->scratch, uint32_t, unique);
     uint32_t end_count = lay_search(l, at, node, numbers, unique, ends);
-    /* Behind the target of a jump stands a row, though it is never taken. */
+    /* The target of a jump must be followed by a row, though that is never taken. */
     uint32_t no = add_row(l, node->no, 0), yes = add_row(l, node->yes, 0);
     (void)add_row(l, UL_NONE, 0);
     for (uint32_t i = 0; i < end_count; i++) {
@@ -214,7 +214,7 @@ static void lay_row(struct layout *l, uint32_t at)
         lay_comparison(l, at, node);
 }
 
-/* The rows of all trees, with the roots in front. */
+/* Lays the rows of all trees, roots first. */
 static void lay_trees(struct layout *l)
 {
     const struct ul_ml_forest *forest = l->forest;
@@ -235,7 +235,7 @@ static void lay_trees(struct layout *l)
 
 /* ---- Weights ---- */
 
-/* What stands for no weight: nothing changes by it. */
+/* The weight of a missing entry: it changes nothing. */
 static double neutral(const struct ul_ml_forest *forest)
 {
     return forest->aggregate == UL_ML_MIN   ? (double)INFINITY
@@ -252,7 +252,7 @@ static double combine(const struct ul_ml_forest *forest, double a, double b)
     return a + b;
 }
 
-/* The weights of a leaf, one for each target. */
+/* Reads the weights of a leaf, one for each target. */
 static void read_weights(const struct ul_ml_forest *forest, const struct ul_ml_node *leaf,
                          double *weights)
 {
@@ -264,7 +264,7 @@ static void read_weights(const struct ul_ml_forest *forest, const struct ul_ml_n
     }
 }
 
-/* What a leaf of a tree for one target holds. */
+/* The weight in a leaf of a tree for one target. */
 static double weight_of(const struct ul_ml_forest *forest, const struct ul_ml_node *leaf)
 {
     double weight = neutral(forest);
@@ -273,8 +273,8 @@ static double weight_of(const struct ul_ml_forest *forest, const struct ul_ml_no
     return weight;
 }
 
-/* Puts the roots in the order of targets, as many for each, where every tree is for one and that
- * fills up little. */
+/* Sorts the roots by target, the same number for each, where every tree is for one target and few
+ * trees fill up the rest. */
 static bool sort_roots(struct layout *l, struct tables *tables)
 {
     const struct ul_ml_forest *forest = l->forest;
@@ -299,7 +299,7 @@ static bool sort_roots(struct layout *l, struct tables *tables)
     return true;
 }
 
-/* Leaves have rows of weights, if these are not many more than the file has. */
+/* Decides for rows of weights for leaves, unless these are many more than the file has. */
 static bool count_leaves(struct layout *l, struct tables *tables)
 {
     enum { FEW = 1 << 22, SPARSE = 16 };
@@ -326,7 +326,7 @@ static uint32_t bits_of(uint64_t largest)
     return bits;
 }
 
-/* Where a row of the layout is in the tables. */
+/* The index in the tables of a row of the layout. */
 static uint32_t place_of(const struct layout *l, const struct tables *tables, uint32_t row)
 {
     uint32_t trees = l->forest->tree_count;
@@ -368,7 +368,7 @@ static unsigned char *new_table(const struct layout *l, enum ul_dtype dtype, uin
                           ul_size_mul_or_die(count, ul_dtype_get(dtype)->size_bytes));
 }
 
-/* Words and limits; leaves without weights of their own are numbered. */
+/* Makes words and limits; leaves that do not hold weights are numbered. */
 static void make_rows(const struct layout *l, struct tables *tables)
 {
     enum ul_dtype dtype = l->forest->dtype;
@@ -397,7 +397,7 @@ static void make_rows(const struct layout *l, struct tables *tables)
     tables->limits = add_table(l, "limits", dtype, 1, &count, limits);
 }
 
-/* Weights of leaves, in the order of rows. */
+/* Makes the weights of leaves, in the order of rows. */
 static void make_weights(const struct layout *l, struct tables *tables)
 {
     const struct ul_ml_forest *forest = l->forest;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forests as ai.onnx.ml's files have them, once their attributes are read: upgrade_ml_trees.c reads
- * them, upgrade_ml_forest.c makes the tables of the operator Trees (ir/trees.h) of them. */
+/* Forests of ai.onnx.ml's files after their attributes are read. upgrade_ml_trees_read.c reads
+ * them; upgrade_ml_forest.c makes the tables of operator Trees (ir/trees.h) from them. */
 #ifndef UL_FRONTEND_UPGRADE_ML_FOREST_H
 #define UL_FRONTEND_UPGRADE_ML_FOREST_H
 
 #include "frontend/upgrade_ml.h"
 
-/* Numbered as TreeEnsemble's nodes_modes; a leaf is none of them. */
+/* Numbered as TreeEnsemble's nodes_modes; a leaf has none of them. */
 enum ul_ml_mode {
     UL_ML_LEQ,
     UL_ML_LT,
@@ -20,16 +20,16 @@ enum ul_ml_mode {
 
 struct ul_ml_node {
     enum ul_ml_mode mode;
-    bool missing_is_true; /* a NaN is taken for true */
-    bool is_reached;      /* by the walk that makes tables */
+    bool missing_is_true; /* a NaN counts as true */
+    bool is_reached;      /* set by the walk that makes tables */
     int64_t feature;
     double limit;
-    uint32_t yes, no;      /* nodes */
-    uint32_t first, count; /* of a leaf: entries; of a member test: numbers */
+    uint32_t yes, no;      /* indexes of nodes */
+    uint32_t first, count; /* for a leaf: its entries; for a member test: its numbers */
 };
 
 struct ul_ml_entry {
-    uint32_t leaf; /* node */
+    uint32_t leaf; /* its node */
     int64_t target;
     double weight;
 };
@@ -42,35 +42,35 @@ struct ul_ml_forest {
     uint32_t node_count;
     struct ul_ml_node *nodes;
     uint32_t tree_count;
-    uint32_t *roots; /* nodes, in the order of trees */
+    uint32_t *roots; /* indexes of nodes, in the order of trees */
     uint32_t entry_count;
-    struct ul_ml_entry *entries; /* by leaf */
-    const double *numbers;       /* of member tests */
+    struct ul_ml_entry *entries; /* sorted by leaf */
+    const double *numbers;       /* for member tests */
     int64_t target_count;
     enum ul_ml_aggregate aggregate;
 };
 
 /* upgrade_ml_trees_read.c; false after a problem or an error. */
 
-/* A list of numbers, whatever attribute it came by. */
+/* A list of numbers, whichever attribute holds it. */
 struct ul_ml_list {
     int64_t count;
     const double *floats;
     const int64_t *ints;
 };
-/* Floats by `name`, or the tensor `name`_as_tensor, or, in the newer form, the tensor `name`; those
- * of doubles in a forest of floats are a problem. */
+/* Reads the floats `name`, or the tensor `name`_as_tensor, or, in the newer form, the tensor
+ * `name`. Doubles in a forest of floats are a problem. */
 bool ul_ml_read_floats(struct ul_old_node *node, const char *name, enum ul_dtype dtype,
                        struct ul_ml_list *list);
-/* The forest of the older form, whose weights' attributes begin with `kind`, and of the newer; type
- * and targets are set. */
+/* Reads a forest in the older form, whose attributes of weights begin with `kind`, or in the newer
+ * form; type and targets are set. */
 bool ul_ml_read_old(struct ul_old_node *node, const char *kind, struct ul_ml_forest *forest);
 bool ul_ml_read_new(struct ul_old_node *node, struct ul_ml_forest *forest);
 
 /* upgrade_ml_forest.c */
 
-/* What the trees come to for each row of x [rows, features]: [rows, targets] of the forest's type,
- * which is that of x. UL_NONE after a problem or an error. */
+/* Emits the sums of the trees for each row of x [rows, features]: [rows, targets] of the forest's
+ * type, which is that of x. UL_NONE after a problem or an error. */
 ul_value_id ul_ml_emit_forest(struct ul_old_node *node, ul_value_id x, int64_t features,
                               struct ul_ml_forest *forest);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LinearClassifier and LinearRegressor of ai.onnx.ml: a product, and what scores become. */
+/* LinearClassifier and LinearRegressor of ai.onnx.ml: a product, followed by the transformation of
+ * its scores. */
 #include "frontend/upgrade_ml.h"
 
-/* x * coefficients^T + intercepts, [rows, *targets]; *targets 0: as many as the coefficients are
- * for. UL_NONE after an error. */
+/* x * coefficients^T + intercepts, [rows, *targets]. If *targets is 0, the coefficients say how
+ * many. UL_NONE after an error. */
 static ul_value_id emit_scores(struct ul_old_node *node, int64_t *targets)
 {
     struct ul_type type;
@@ -42,7 +43,8 @@ void ul_ml_linear_regressor(struct ul_old_node *node)
         node, 0, targets > 1 ? ul_ml_transform(node, scores) : ul_ml_transform_one(node, scores));
 }
 
-/* Of one score for two classes: its sign is the label, and the other class has the rest of 1. */
+/* Handles one score for two classes: its sign is the label, and the score of the other class is 1
+ * minus it. */
 static void finish_two(struct ul_old_node *node, const struct ul_ml_labels *labels,
                        ul_value_id score)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What models on rows of features have in common: rows, labels, and what scores become. */
+/* Shared by models on rows of features: rows, labels, and the transformation of scores. */
 #include "frontend/upgrade_ml.h"
 #include "ir/build.h"
 
@@ -45,19 +45,19 @@ ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t 
                                ul_tensor_new(graph->arena, &type, bytes));
 }
 
-ul_value_id ul_ml_const_ints(struct ul_old_node *node, int64_t count, const int64_t *values)
+static ul_value_id const_ints(struct ul_old_node *node, int64_t count, const int64_t *values)
 {
     UL_ASSERT(count > 0 && count <= UINT32_MAX);
     return ul_old_const_ints(node, values, (uint32_t)count);
 }
 
-ul_value_id ul_ml_emit(struct ul_old_node *node, enum ul_op op, const ul_value_id *inputs,
+ul_value_id ul_ml_emit(struct ul_old_node *node, ul_op_id op, const ul_value_id *inputs,
                        uint32_t input_count)
 {
     return ul_build_value(ul_old_build(node), op, inputs, input_count, NULL);
 }
 
-/* What a body makes of s. */
+/* Applies a body to scores s. */
 static ul_value_id of_scores(struct ul_old_node *node, ul_value_id scores, const char *body)
 {
     const struct ul_row_name names[] = {{"s", ul_row_value(scores)}, {NULL, {0}}};
@@ -88,13 +88,13 @@ ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_
     return x;
 }
 
-/* The softmax of what is not 0; zeros stay what they are, as if they were no scores. */
+/* The softmax over scores that are not 0; zeros stay zeros, as if they were not scores. */
 static const char softmax_zero[] =
     "largest = ReduceMax(s, [1]); counts = Greater(Abs(s), 1e-7f); weights = Exp(s - largest); "
     "sum = ReduceSum(Where(counts, weights, 0), [1]); "
     "Where(counts, weights, s * Exp(Neg(largest))) / sum";
 /* sqrt(2) * erfinv(2 x - 1), with Winitzki's approximation of the inverse (A handy approximation
- * for the error function and its inverse, 2008), which onnxruntime takes. */
+ * for the error function and its inverse, 2008), which onnxruntime uses. */
 static const char probit[] =
     "y = s * 2 - 1; log = Log((1 - y) * (1 + y)); v = 2 / (3.14159f * 0.147f) + 0.5 * log; "
     "root = Sqrt(v * v - 1 / 0.147f * log); size = Sqrt(root - v) * 1.41421356f; "
@@ -168,8 +168,8 @@ void ul_ml_set_labels(struct ul_old_node *node, const struct ul_ml_labels *label
         return;
     }
     if (!is_range(labels))
-        index = ul_old_emit_two(node, "Gather", ul_ml_const_ints(node, labels->count, labels->ints),
-                                index);
+        index =
+            ul_old_emit_two(node, "Gather", const_ints(node, labels->count, labels->ints), index);
     ul_old_set_result(node, 0, index);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SVMClassifier and SVMRegressor of ai.onnx.ml: how near rows are to support vectors, products with
- * coefficients, and, of a classifier, votes of its pairs of classes.
+/* SVMClassifier and SVMRegressor of ai.onnx.ml: a kernel of rows and support vectors, products with
+ * coefficients, and, in a classifier, votes of its pairs of classes.
  *
- * Pair p of classes i < j, in the order (0, 1), (0, 2) ... (1, 2) ..., asks the vectors of both:
+ * Pair p of classes i < j, in the order (0, 1), (0, 2) ... (1, 2) ..., uses the vectors of both:
  *
  *     score(p) = sum over vectors v of i: coefficients[j - 1, v] * kernel(v)
  *              + sum over vectors v of j: coefficients[i, v] * kernel(v) + rho[p]
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { MOST_NUMBERS = 1 << 27 }; /* of the product for all pairs */
+enum { MOST_NUMBERS = 1 << 27 }; /* in the product for all pairs */
 
 struct svm {
     struct ul_old_node *node;
@@ -21,7 +21,7 @@ struct svm {
     int64_t features, vectors, classes, pairs;
     const double *coefficients, *rho;
     int64_t coefficient_count, rho_count;
-    const int64_t *per_class; /* vectors of each class; NULL: there are none */
+    const int64_t *per_class; /* number of vectors of each class; NULL: there are none */
 };
 
 static ul_value_id of_value(const struct svm *s, ul_value_id x, const char *body)
@@ -69,7 +69,7 @@ static ul_value_id kernel(const struct svm *s)
         {"added", ul_row_float(added)},
         {"degree", ul_row_float(degree)},
         {NULL, {0}}};
-    /* By differences: those of products lose what is small. */
+    /* Differences are computed directly: differences of products would lose small ones. */
     if (is_rbf)
         return ul_old_make(s->node, names,
                            "Exp(ReduceSumSquare(Unsqueeze(x, [1]) - vectors, [2]) {keepdims=0}"
@@ -97,7 +97,7 @@ static bool read_svm(struct svm *s, struct ul_old_node *node)
     return false;
 }
 
-/* As onnxruntime has it, post_transform is not asked. */
+/* onnxruntime ignores post_transform here. */
 void ul_ml_svm_regressor(struct ul_old_node *node)
 {
     struct svm s;
@@ -120,7 +120,6 @@ void ul_ml_svm_regressor(struct ul_old_node *node)
 
 /* ---- Classes ---- */
 
-/* The scores of all pairs, [rows, pairs]. */
 static ul_value_id pair_scores(const struct svm *s, ul_value_id kernels)
 {
     double *matrix = UL_NEW_ARRAY(s->node->builder->scratch, double,
@@ -139,7 +138,7 @@ static ul_value_id pair_scores(const struct svm *s, ul_value_id kernels)
     return product(s, kernels, s->pairs, s->vectors, matrix, s->pairs, s->rho);
 }
 
-/* The class with most votes, the first of several. */
+/* The class with most votes, the first of several such. */
 static ul_value_id vote(const struct svm *s, ul_value_id scores)
 {
     struct ul_arena *scratch = s->node->builder->scratch;
@@ -158,7 +157,8 @@ static ul_value_id vote(const struct svm *s, ul_value_id scores)
                          product(s, wins, s->classes, s->pairs, matrix, s->classes, others));
 }
 
-/* What the scores of pairs say of each class: logistic functions, which have to agree. */
+/* The probability of each class from the scores of pairs: logistic functions, which have to be
+ * reconciled. */
 static ul_value_id probabilities(const struct svm *s, ul_value_id scores, const double *a,
                                  const double *b)
 {
@@ -215,8 +215,8 @@ static void classify_by_vectors(struct svm *s, const struct ul_ml_labels *labels
     ul_old_set_result(node, 1, scores);
 }
 
-/* Without support vectors a class has a product of its own. Of two, the second is taken where any
- * score is above a limit, as onnxruntime has it. */
+/* Without support vectors, each class has a product of its own. With two classes, the second is
+ * taken where any score is above a limit, as in onnxruntime. */
 static void classify_by_products(const struct svm *s, const struct ul_ml_labels *labels)
 {
     struct ul_old_node *node = s->node;

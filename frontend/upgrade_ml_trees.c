@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier of ai.onnx.ml: what the sums of
- * their trees become. */
+/* TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier of ai.onnx.ml, and what becomes of
+ * the sums of their trees. */
 #include "frontend/upgrade_ml_forest.h"
 
 #include <math.h>
 #include <string.h>
 
-/* What `body` makes of scores s and a number n. */
+/* Applies `body` to scores s and a number n. */
 static ul_value_id of_scores(struct ul_old_node *node, ul_value_id scores, double number,
                              const char *body)
 {
@@ -117,8 +117,8 @@ void ul_ml_tree_ensemble(struct ul_old_node *node)
 
 /* ---- Classes ---- */
 
-/* Do all ways through some tree end at a weight for `target`? Of a forest that was emitted, whose
- * trees are trees. */
+/* Whether all paths through some tree end at a weight for `target`. The forest was emitted, so that
+ * its trees are trees. */
 static bool always_has(const struct ul_old_node *node, const struct ul_ml_forest *forest,
                        int64_t target)
 {
@@ -145,7 +145,7 @@ static bool always_has(const struct ul_old_node *node, const struct ul_ml_forest
     return false;
 }
 
-/* Bits of the first two classes for which there are weights. */
+/* Bits for the first two classes: which have weights. */
 static uint32_t classes_of(const struct ul_ml_forest *forest)
 {
     uint32_t classes = 0;
@@ -170,7 +170,7 @@ static void set_scores(struct ul_old_node *node, const struct ul_ml_forest *fore
                                               : ul_build_cast(ul_old_build(node), scores, UL_F32));
 }
 
-/* The score of one class beside a 0 for the other. */
+/* The score of one class next to a 0 for the other. */
 static ul_value_id beside_zero(struct ul_old_node *node, ul_value_id score, bool is_second)
 {
     return of_scores(node, score, 0,
@@ -178,7 +178,7 @@ static ul_value_id beside_zero(struct ul_old_node *node, ul_value_id score, bool
                                : "Concat(s, Expand(0:s, s.dims)) {axis=1}");
 }
 
-/* Of two classes one of which has weights: `score` decides, at 1/2 where all weights are positive,
+/* For two classes of which one has weights: `score` decides, at 1/2 where all weights are positive,
  * as probabilities are, else at 0. */
 static void finish_one_of_two(struct ul_old_node *node, const struct ul_ml_forest *forest,
                               const struct ul_ml_labels *labels, const struct ul_ml_list *base,
@@ -201,8 +201,8 @@ static void finish_one_of_two(struct ul_old_node *node, const struct ul_ml_fores
     set_scores(node, forest, both);
 }
 
-/* Of two classes that both have weights: the second is taken where its score is above 0, and is
- * called 1, whatever the labels are, as onnxruntime has it. */
+/* For two classes that both have weights: the second is taken where its score is above 0, and has
+ * label 1, whatever the labels are, as in onnxruntime. */
 static void finish_two(struct ul_old_node *node, const struct ul_ml_forest *forest,
                        const struct ul_ml_labels *labels, const struct ul_ml_list *base,
                        ul_value_id scores)

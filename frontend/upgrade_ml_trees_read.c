@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The attributes of TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier as a forest.
+/* Reads the attributes of TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier into a
+ * forest.
  *
- * The older two list nodes by the numbers of tree and node, in any order, and weights by those of a
- * leaf; the newer one has children by their places, and leaves apart from nodes. */
+ * The older two list nodes by the numbers of tree and node, in any order, and weights by the
+ * numbers of a leaf. The newer one refers to children by index, and lists leaves apart from
+ * nodes. */
 #include "frontend/upgrade_ml_forest.h"
 
 #include <math.h>
@@ -59,7 +61,7 @@ static void lacks(struct ul_old_node *node, const char *name)
                                          "has no %s, or as many as it has of others", name));
 }
 
-/* Exactly `count` integers; false after an error. */
+/* Reads exactly `count` integers; false after an error. */
 static bool need_ints(struct ul_old_node *node, const char *name, int64_t count,
                       struct ul_ml_list *list)
 {
@@ -91,7 +93,7 @@ static int by_leaf(const void *a, const void *b)
     return x->target < y->target ? -1 : x->target > y->target;
 }
 
-/* Sorts the entries and tells leaves which are theirs. False after an error. */
+/* Sorts the entries and gives each leaf its own. False after an error. */
 static bool sort_entries(struct ul_old_node *node, struct ul_ml_forest *forest)
 {
     for (uint32_t i = 0; i < forest->entry_count; i++) {
@@ -119,7 +121,7 @@ static bool sort_entries(struct ul_old_node *node, struct ul_ml_forest *forest)
 
 /* ---- The older form ---- */
 
-/* A node by its numbers. */
+/* A node by the numbers of its tree and itself. */
 struct name {
     int64_t tree, node;
     uint32_t place;
@@ -155,7 +157,8 @@ static bool find_node(struct ul_old_node *node, const struct names *names, int64
     return false;
 }
 
-/* Names of the nodes; the first one listed of a tree is its root. False after an error. */
+/* Sorts the names of the nodes; the first listed node of a tree is its root. False after an
+ * error. */
 static bool sort_names(struct ul_old_node *node, const struct ul_ml_list *trees,
                        const struct ul_ml_list *ids, struct names *names,
                        struct ul_ml_forest *forest)
@@ -200,7 +203,7 @@ static bool read_mode(struct ul_old_node *node, const char *mode, enum ul_ml_mod
     return false;
 }
 
-/* Children of nodes; false after an error. */
+/* Sets the children of nodes; false after an error. */
 static bool link_nodes(struct ul_old_node *node, const struct names *names,
                        const struct ul_ml_list *trees, struct ul_ml_forest *forest)
 {
@@ -246,7 +249,7 @@ static bool read_nodes(struct ul_old_node *node, struct ul_ml_forest *forest)
     return true;
 }
 
-/* Weights, in attributes that begin with `kind`: class or target. */
+/* Reads weights from attributes that begin with `kind`: class or target. */
 static bool read_weights(struct ul_old_node *node, const char *kind, const struct names *names,
                          struct ul_ml_forest *forest)
 {
@@ -309,7 +312,7 @@ static bool read_new_lists(struct ul_old_node *node, enum ul_dtype dtype, struct
            ul_ml_read_floats(node, "membership_values", dtype, &lists->members);
 }
 
-/* A child: leaves stand behind the nodes. */
+/* Finds a child: leaves come after the nodes. */
 static bool find_child(struct ul_old_node *node, const struct ul_ml_forest *forest,
                        int64_t branch_count, int64_t id, bool is_leaf, uint32_t *place)
 {

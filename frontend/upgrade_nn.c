@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Before 14 the outputs behind the first were statistics of a training run, which inference never
- * fills; 7 and 8 knew one mean per element besides one per channel. */
+/* Before set 14 the outputs after the first were statistics of training, which inference never
+ * fills; sets 7 and 8 also allowed one mean per element instead of one per channel. */
 void ul_upgrade_batch_normalization(struct ul_old_node *node)
 {
     if (ul_old_int(node, "spatial", 1) == 0) {
@@ -31,15 +31,16 @@ void ul_upgrade_batch_normalization_6(struct ul_old_node *node)
     ul_old_remove_attr(node, "consumed_inputs");
 }
 
-/* onnxruntime's name in ai.onnx for what became RMSNormalization. */
+/* onnxruntime's name, in ai.onnx, for the later RMSNormalization. */
 void ul_upgrade_simplified_layer_norm(struct ul_old_node *node)
 {
     if (node->output_count == 1)
         node->op = "RMSNormalization";
 }
 
-/* Before 13 the operator worked on the input flattened to two dimensions at `axis`. With the last
- * axis that is the same as today; else Flatten and Reshape go around it, which cost no bytes. */
+/* Before set 13 the operator worked on the input flattened to two dimensions at `axis`. With the
+ * last axis that is the same as today; otherwise Flatten and Reshape go around it, which cost no
+ * bytes. */
 void ul_upgrade_softmax(struct ul_old_node *node)
 {
     ul_value_id x = ul_old_input(node, 0);
@@ -75,7 +76,7 @@ void ul_upgrade_upsample_scales(struct ul_old_node *node)
         node, 1, ul_graph_add_weight(builder->graph, ul_builder_name(builder, node->name), tensor));
 }
 
-/* The first Resize and Upsample: scales at input 1, pixels at their top left corners. */
+/* The first Resize and Upsample: scales are input 1, pixels are at their top left corners. */
 static void resize_asymmetric(struct ul_old_node *node, const char *nearest_mode)
 {
     ul_old_set_input(node, 2, ul_old_input(node, 1));
@@ -177,7 +178,7 @@ void ul_upgrade_group_normalization(struct ul_old_node *node)
     ul_old_set_input(node, 2, made[1]);
 }
 
-/* OneHot-9 knew no indexes from the end: a negative one selected nothing. Here it becomes one
+/* OneHot-9 did not count indexes from the end: a negative one selected nothing. Here it becomes one
  * that is out of range for any depth. */
 void ul_upgrade_one_hot(struct ul_old_node *node)
 {
@@ -200,7 +201,7 @@ void ul_upgrade_one_hot(struct ul_old_node *node)
     ul_old_set_input(node, 0, ul_old_emit(node, "Where", 3, chosen, 0, NULL));
 }
 
-/* Swish of the gate times the other input; unlike there, nothing is broadcast. */
+/* Swish of the gate times the other input; nothing is broadcast here. */
 void ul_upgrade_swiglu(struct ul_old_node *node)
 {
     if (!ul_old_has_input(node, 0) || !ul_old_has_input(node, 1) || node->input_count != 2) {
@@ -219,7 +220,7 @@ void ul_upgrade_swiglu(struct ul_old_node *node)
     node->finished = true;
 }
 
-/* A signal of rank 2 is real, as onnxruntime takes it: one number a sample. */
+/* A signal of rank 2 is real, as in onnxruntime: one number per sample. */
 void ul_upgrade_stft(struct ul_old_node *node)
 {
     const int64_t last = 2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scan-8 ran over a batch: every state and scanned input had a batch dimension in front. That is
- * today's Scan over the batch whose body is today's Scan over the sequence. */
+/* Scan-8 ran over a batch: every state and scanned input had a batch dimension first. It becomes
+ * today's Scan over the batch, whose body is today's Scan over the sequence. */
 #include "frontend/frontend_internal.h"
 #include "ir/op.h"
 
@@ -18,7 +18,7 @@ void ul_upgrade_scan_8(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
     struct ul_graph *graph = builder->graph;
-    enum ul_op scan = ul_op_find("", "Scan");
+    ul_op_id scan = ul_op_find("", "Scan");
     if (ul_old_input(node, 0) != UL_NONE) {
         ul_old_problem(node, "of operator set 8 with sequence lengths is not supported; export the "
                              "model with operator set 9 or newer");

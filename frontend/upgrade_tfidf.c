@@ -3,22 +3,21 @@
  *
  * For n-grams of one length and one distance between their items, item k of all windows is a slice
  * of X; windows [..., 1, W] equal to the pool's items [G, 1] for every k, summed over W, are the
- * counts [..., G]. Counts of all distances add up, those of all lengths stand side by side, and
- * ngram_indexes says in which column of the result each n-gram goes. The comparisons fuse into the
- * sum, so that nothing of size G * W is stored. Strings are not supported.
- */
+ * counts [..., G]. Counts of all distances are added, those of all lengths are concatenated, and
+ * ngram_indexes gives the column of the result for each n-gram. The comparisons fuse into the sum,
+ * so that nothing of size G * W is stored. Strings are not supported. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
 
-/* Bounds what a hostile model makes of itself. */
+/* Bounds the work that a hostile model can ask for. */
 enum { LONGEST_GRAM = 16, MAX_SKIPS = 1000 };
 
 struct tfidf {
     struct ul_old_node *node;
     ul_value_id x; /* int64 */
     struct ul_type type;
-    int64_t length; /* of a row */
+    int64_t length; /* items of a row */
     const struct ul_attr *pool, *starts, *columns;
     int64_t gram_count, column_count;
 };
@@ -39,7 +38,7 @@ static ul_value_id add_weight(const struct tfidf *t, const struct ul_tensor *ten
     return ul_graph_add_weight(t->node->builder->graph, t->node->name, tensor);
 }
 
-/* X[..., from : from + count] as [..., 1, count] */
+/* X[..., from : from + count] as [..., 1, count]. */
 static ul_value_id window_items(const struct tfidf *t, int64_t from, int64_t count)
 {
     ul_value_id inputs[4] = {t->x, one_int(t, from), one_int(t, from + count), one_int(t, -1)};
@@ -86,7 +85,7 @@ static ul_value_id zeros(const struct tfidf *t, int64_t count)
     return add_weight(t, ul_tensor_new_splat(t->node->builder->graph->arena, &type, zero));
 }
 
-/* The counts of all n-grams of length `n`: over all distances; one item has no distance. */
+/* The counts of all n-grams of length `n`, over all distances; a single item has no distance. */
 static ul_value_id count_length(const struct tfidf *t, int64_t begin, int64_t count, int64_t n)
 {
     int64_t min = ul_old_int(t->node, "min_gram_length", 1);
@@ -102,7 +101,7 @@ static ul_value_id count_length(const struct tfidf *t, int64_t begin, int64_t co
     return sum == UL_NONE ? zeros(t, count) : sum;
 }
 
-/* Reads the attributes; NULL, or what is wrong with them. */
+/* Reads the attributes; returns NULL, or what is wrong with them. */
 static const char *read_attributes(struct tfidf *t)
 {
     struct ul_old_node *node = t->node;
@@ -134,7 +133,7 @@ static const char *read_attributes(struct tfidf *t)
     return NULL;
 }
 
-/* TF leaves the counts, IDF takes the weight where there is one, TFIDF multiplies both. */
+/* TF leaves the counts, IDF takes the weight where there is a count, TFIDF multiplies both. */
 static ul_value_id apply_mode(const struct tfidf *t, ul_value_id counts)
 {
     const char *mode = ul_old_string(t->node, "mode", "TF");
@@ -156,7 +155,7 @@ static ul_value_id apply_mode(const struct tfidf *t, ul_value_id counts)
                      add_weight(t, ul_tensor_new(builder->graph->arena, &type, values)));
 }
 
-/* Puts n-gram g into column columns[g]; columns of no n-gram take the zeros behind the last. */
+/* Puts n-gram g into column columns[g]; columns without an n-gram take the zeros after the last. */
 static ul_value_id place_columns(const struct tfidf *t, ul_value_id counts)
 {
     struct ul_builder *builder = t->node->builder;

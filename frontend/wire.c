@@ -3,11 +3,10 @@
  *
  * Problem: a decoder copies every tensor's bytes, and trusts the message's nesting. Method: walk
  * the wire format (protobuf.dev/programming-guides/encoding) along a table of the messages that
- * lead to tensors, write a slim copy of what the compiler reads, and put the offsets of tensor
- * data into a table; a slim tensor holds the index of its row where its raw_data was. Depth,
- * lengths and wire types are checked here, so the decoder sees well-formed messages only.
- * Left undone: groups (deprecated since proto2; ONNX has none) are refused.
- */
+ * lead to tensors, write a slim copy of what the compiler reads, and put the offsets of tensor data
+ * into a table; the raw_data of a slim tensor is the index of its row. Depth, lengths and wire
+ * types are checked here, so the decoder sees well-formed messages only. Left undone: groups
+ * (deprecated since proto2; ONNX has none) are refused. */
 #include "frontend/frontend_internal.h"
 
 #include <string.h>
@@ -42,7 +41,7 @@ enum action {
     TEXT,   /* bytes that may hold anything */
     NAME,   /* bytes without NUL */
     NESTED, /* a message */
-    DATA    /* of a tensor: becomes a segment */
+    DATA    /* data of a tensor: becomes a segment */
 };
 
 struct rule {
@@ -53,7 +52,7 @@ struct rule {
 };
 
 /* Fields that are missing here are dropped: training info, quantization annotations, value_info
- * (inferred again), doc strings but those of nodes, device configurations. */
+ * (inferred again), doc strings except those of nodes, device configurations. */
 static const struct rule model_rules[] = {
     {1, VALUE, NONE, 0},   {2, NAME, NONE, 0},        {3, NAME, NONE, 0}, {8, NESTED, OPSET, 0},
     {7, NESTED, GRAPH, 0}, {25, NESTED, FUNCTION, 0}, {0, END, NONE, 0}};
@@ -205,7 +204,7 @@ const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
 
 bool ul_wire_holds_tensors(const unsigned char *data, uint64_t size_bytes)
 {
-    /* Tensors are in a field that a TensorProto has for pieces of itself, which nobody writes. */
+    /* A field for tensors that a TensorProto has for segments of itself, which nobody writes. */
     enum { TENSOR_VALUES = 3, TENSOR_NAME = 8 };
     bool has_values = false;
     struct ul_wire_field field;

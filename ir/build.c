@@ -3,6 +3,7 @@
 #include "ir/build.h"
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 
 #include <string.h>
 
@@ -41,7 +42,7 @@ struct ul_build ul_build_last(struct ul_graph *graph, ul_block_id block, const c
     return ul_build_at(graph, block, graph->blocks[block].node_count, name);
 }
 
-ul_node_id ul_build_node(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
+ul_node_id ul_build_node(struct ul_build *build, ul_op_id op, const ul_value_id *inputs,
                          uint32_t input_count, uint32_t output_count)
 {
     struct ul_graph *graph = build->graph;
@@ -85,7 +86,7 @@ ul_node_id ul_build_like(struct ul_build *build, ul_node_id like, const ul_value
     return id;
 }
 
-ul_value_id ul_build_value(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
+ul_value_id ul_build_value(struct ul_build *build, ul_op_id op, const ul_value_id *inputs,
                            uint32_t input_count, const struct ul_type *type)
 {
     struct ul_type copy = {.rank = UL_RANK_UNKNOWN}; /* `type` may be a value's, which move */
@@ -99,23 +100,33 @@ ul_value_id ul_build_value(struct ul_build *build, enum ul_op op, const ul_value
     return made;
 }
 
-ul_value_id ul_build_unary(struct ul_build *build, enum ul_op op, ul_value_id a)
+ul_value_id ul_build_unary(struct ul_build *build, ul_op_id op, ul_value_id a)
 {
     return ul_build_value(build, op, &a, 1, NULL);
 }
 
-ul_value_id ul_build_binary(struct ul_build *build, enum ul_op op, ul_value_id a, ul_value_id b)
+ul_value_id ul_build_binary(struct ul_build *build, ul_op_id op, ul_value_id a, ul_value_id b)
 {
     const ul_value_id inputs[2] = {a, b};
     return ul_build_value(build, op, inputs, 2, NULL);
 }
 
-ul_value_id ul_build_scale(struct ul_build *build, ul_value_id a, double number)
+ul_value_id ul_build_add(struct ul_build *build, ul_value_id a, ul_value_id b)
 {
-    return ul_build_binary(build, UL_OP_Mul, a, ul_build_number_like(build, a, number));
+    return ul_build_binary(build, UL_OP_Add, a, b);
 }
 
-static ul_value_id build_with_int(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
+ul_value_id ul_build_mul(struct ul_build *build, ul_value_id a, ul_value_id b)
+{
+    return ul_build_binary(build, UL_OP_Mul, a, b);
+}
+
+ul_value_id ul_build_scale(struct ul_build *build, ul_value_id a, double number)
+{
+    return ul_build_mul(build, a, ul_build_number_like(build, a, number));
+}
+
+static ul_value_id build_with_int(struct ul_build *build, ul_op_id op, const ul_value_id *inputs,
                                   uint32_t input_count, const char *attr, int64_t value)
 {
     ul_node_id node = ul_build_node(build, op, inputs, input_count, 1);

@@ -37,17 +37,19 @@ struct ul_build ul_build_before(struct ul_graph *graph, ul_node_id node);
 struct ul_build ul_build_after(struct ul_graph *graph, ul_node_id node);
 struct ul_build ul_build_last(struct ul_graph *graph, ul_block_id block, const char *name);
 
-ul_node_id ul_build_node(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
+ul_node_id ul_build_node(struct ul_build *build, ul_op_id op, const ul_value_id *inputs,
                          uint32_t input_count, uint32_t output_count);
 /* Output 0 of a node that has its attributes now, with its type where the builder infers. */
 ul_value_id ul_build_infer(struct ul_build *build, ul_node_id node);
 /* One of the same operator, attributes, name and source as `like`, over other inputs (as many). */
 ul_node_id ul_build_like(struct ul_build *build, ul_node_id like, const ul_value_id *inputs);
 /* The output of a node that has one. `type` NULL: ul_build_infer. */
-ul_value_id ul_build_value(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
+ul_value_id ul_build_value(struct ul_build *build, ul_op_id op, const ul_value_id *inputs,
                            uint32_t input_count, const struct ul_type *type);
-ul_value_id ul_build_unary(struct ul_build *build, enum ul_op op, ul_value_id a);
-ul_value_id ul_build_binary(struct ul_build *build, enum ul_op op, ul_value_id a, ul_value_id b);
+ul_value_id ul_build_unary(struct ul_build *build, ul_op_id op, ul_value_id a);
+ul_value_id ul_build_binary(struct ul_build *build, ul_op_id op, ul_value_id a, ul_value_id b);
+ul_value_id ul_build_add(struct ul_build *build, ul_value_id a, ul_value_id b);
+ul_value_id ul_build_mul(struct ul_build *build, ul_value_id a, ul_value_id b);
 /* a * number */
 ul_value_id ul_build_scale(struct ul_build *build, ul_value_id a, double number);
 ul_value_id ul_build_cast(struct ul_build *build, ul_value_id a, enum ul_dtype dtype);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions that gradient rules are written with. */
 #include "ir/gradient.h"
+#include "ir/op_names.h"
 
 #include "ir/infer.h"
 #include "ir/op.h"
@@ -95,7 +96,7 @@ void ul_gradient_set_place(struct ul_gradient *gradient, struct ul_build place)
     gradient->build = place;
 }
 
-ul_node_id ul_gradient_begin_like(struct ul_gradient *gradient, enum ul_op op,
+ul_node_id ul_gradient_begin_like(struct ul_gradient *gradient, ul_op_id op,
                                   const ul_value_id *inputs, uint32_t input_count,
                                   uint32_t output_count)
 {
@@ -197,8 +198,8 @@ ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input,
 
 const struct ul_op_info *ul_gradient_row(const struct ul_node *node, uint32_t *input)
 {
-    enum ul_op op = ul_op_find(ul_node_get_string(node, "ul_of_domain", ""),
-                               ul_node_get_string(node, "ul_of", ""));
+    ul_op_id op = ul_op_find(ul_node_get_string(node, "ul_of_domain", ""),
+                             ul_node_get_string(node, "ul_of", ""));
     int64_t number = ul_node_get_int(node, "ul_input", -1);
     if (op == UL_OP_NONE || number < 0 || number >= UL_OP_GRADIENTS)
         return NULL;

@@ -60,7 +60,7 @@ void ul_gradient_set_place(struct ul_gradient *gradient, struct ul_build place);
 void ul_gradient_set_node(struct ul_gradient *gradient, ul_node_id node);
 
 /* A node with the attributes of that whose gradient is formed. */
-ul_node_id ul_gradient_begin_like(struct ul_gradient *gradient, enum ul_op op,
+ul_node_id ul_gradient_begin_like(struct ul_gradient *gradient, ul_op_id op,
                                   const ul_value_id *inputs, uint32_t input_count,
                                   uint32_t output_count);
 /* A tensor of these numbers that is no value: for ul_gradient_evaluate, until the pass ends. */

@@ -136,9 +136,8 @@ void ul_graph_add_input(struct ul_graph *graph, ul_node_id id, ul_value_id value
     node->inputs = inputs;
 }
 
-ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at,
-                                enum ul_op op, const char *name, uint32_t input_count,
-                                uint32_t output_count)
+ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at, ul_op_id op,
+                                const char *name, uint32_t input_count, uint32_t output_count)
 {
     UL_GROW(graph->arena, graph->nodes, graph->node_count, graph->node_capacity);
     ul_node_id id = graph->node_count++;
@@ -165,7 +164,7 @@ ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint3
     return id;
 }
 
-ul_node_id ul_graph_add_node(struct ul_graph *graph, ul_block_id block, enum ul_op op,
+ul_node_id ul_graph_add_node(struct ul_graph *graph, ul_block_id block, ul_op_id op,
                              const char *name, uint32_t input_count, uint32_t output_count)
 {
     return ul_graph_insert_node(graph, block, graph->blocks[block].node_count, op, name,

@@ -116,17 +116,12 @@ struct ul_attr {
     const struct ul_tensor *tensor;
 };
 
-/* The operators: one row each in ir/ops/<family>.def. */
-enum ul_op {
-    UL_OP_NONE = 0, /* a removed node */
-#define UL_OP(name, ...) UL_OP_##name,
-#include "ir/ops/all.def"
-#undef UL_OP
-    UL_OP_COUNT
-};
+/* An operator: one of enum ul_op (op_names.h), which only what names operators includes. */
+typedef uint32_t ul_op_id;
+enum { UL_OP_NONE = 0 }; /* a removed node */
 
 struct ul_node {
-    enum ul_op op;
+    ul_op_id op;
     const char *name;   /* untrusted; never NULL, may be empty */
     const char *source; /* metadata or doc string with the author's source line, or NULL */
     uint32_t input_count;
@@ -209,12 +204,11 @@ ul_value_id ul_graph_add_weight(struct ul_graph *graph, const char *name,
                                 const struct ul_tensor *tensor);
 /* Makes a node at the end of `block` with room for the counts given; inputs start as UL_NONE and
  * outputs as fresh values of unknown type named `name` or `name:k`. */
-ul_node_id ul_graph_add_node(struct ul_graph *graph, ul_block_id block, enum ul_op op,
+ul_node_id ul_graph_add_node(struct ul_graph *graph, ul_block_id block, ul_op_id op,
                              const char *name, uint32_t input_count, uint32_t output_count);
 /* The same, placed before position `at` of the block's list. */
-ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at,
-                                enum ul_op op, const char *name, uint32_t input_count,
-                                uint32_t output_count);
+ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at, ul_op_id op,
+                                const char *name, uint32_t input_count, uint32_t output_count);
 /* Adds one more output, after the others. */
 ul_value_id ul_graph_add_output(struct ul_graph *graph, ul_node_id node);
 /* Adds one more input, after the others. */
@@ -235,7 +229,7 @@ uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *are
 bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value);
 /* The model's output of that name overwrites the input of that name, which is state from now on.
  * UL_USAGE: there is no such pair, or one of the two is in another pair already. Whether types
- * agree is known once they are inferred (passes/donate.c). */
+ * agree is known once they are inferred (passes/memory/donate.c). */
 enum ul_status ul_graph_donate(struct ul_graph *graph, const char *output, const char *input,
                                struct ul_diag *diag) UL_MUST_CHECK;
 /* A constant that may be computed with; NULL for a state, whose bytes change. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operator table: every row of every family, from ir/ops/all.def. */
 
-#include "ir/ops/hooks.h"
+#include "ir/op_names.h"
+#include "ir/ops/all.def" /* the hooks */
 
 #include <string.h>
 
@@ -12,13 +13,18 @@ static const struct ul_op_info rows[UL_OP_COUNT] = {
 #undef UL_OP
 };
 
-const struct ul_op_info *ul_op_get(enum ul_op op)
+const struct ul_op_info *ul_op_get(ul_op_id op)
 {
-    UL_ASSERT((unsigned)op < UL_OP_COUNT);
+    UL_ASSERT(op < UL_OP_COUNT);
     return &rows[op];
 }
 
-bool ul_op_has_gradient(enum ul_op op)
+ul_op_id ul_op_end(void)
+{
+    return UL_OP_COUNT;
+}
+
+bool ul_op_has_gradient(ul_op_id op)
 {
     const struct ul_op_info *row = ul_op_get(op);
     bool has = row->gradient != NULL;
@@ -39,12 +45,12 @@ static bool same_domain(const char *row, const char *requested)
 
 /* A scan: nearly all of some 200 rows are ruled out by their first letter, so it costs less than
  * decoding the name did, and needs no index that would have to be kept sorted by hand. */
-enum ul_op ul_op_find(const char *domain, const char *name)
+ul_op_id ul_op_find(const char *domain, const char *name)
 {
-    for (unsigned i = 1; i < UL_OP_COUNT; i++) {
+    for (ul_op_id i = 1; i < UL_OP_COUNT; i++) {
         if (rows[i].name[0] == name[0] && strcmp(rows[i].name, name) == 0 &&
             same_domain(rows[i].domain, domain))
-            return (enum ul_op)i;
+            return i;
     }
     return UL_OP_NONE;
 }

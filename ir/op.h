@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operator table: one row of facts and hooks for each operator, in ir/ops/<family>.def. */
+/* The operator table: one row of facts and hooks for each operator, in
+ * ir/ops/<family>/<family>.def. */
 #ifndef UL_IR_OP_H
 #define UL_IR_OP_H
 
@@ -55,8 +56,13 @@ enum ul_op_flag {
         1u << 24, /* may store each row of the last axis of its results anywhere in memory */
     UL_OP_LOADS_ONCE =
         1u << 25, /* adds up elements of inputs of full shape, each of which it loads once */
-    UL_OP_LOOKS_UP = 1u << 17 /* input 0 is read as an elementwise operator's, the others
-                                 wherever its elements say */
+    UL_OP_BRANCHES = 1u << 26,  /* owns blocks of which one runs: If */
+    UL_OP_COUNTS = 1u << 27,    /* owns a body that runs until a count or a condition, inputs 0 and
+                                   1, ends it: Loop */
+    UL_OP_QUANTIZES = 1u << 28, /* rounds to integers of a scale, so that a rounding more or less
+                                   is a step of those */
+    UL_OP_LOOKS_UP = 1u << 17   /* input 0 is read as an elementwise operator's, the others
+                                   wherever its elements say */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */
@@ -93,8 +99,8 @@ struct ul_op_info {
     uint32_t min_inputs, max_inputs;
     uint32_t min_outputs, max_outputs;
     uint32_t flags;
-    /* What is not rounded to 16 bits in memory (passes/precision.c): inputs that decide something,
-     * or are applied to every element; outputs that many elements were reduced to. */
+    /* What is not rounded to 16 bits in memory (passes/memory/precision.c): inputs that decide
+     * something, or are applied to every element; outputs that many elements were reduced to. */
     uint32_t exact_inputs, exact_outputs;
     /* Inputs that it multiplies itself, maybe by what it makes (R by h): in programs that train in
      * 16 bits they are rounded as the factors of UL_OP_MULTIPLIES are, and so is what it makes, to
@@ -126,13 +132,16 @@ struct ul_op_info {
 };
 
 /* The row of an operator; rows are constant. */
-const struct ul_op_info *ul_op_get(enum ul_op op);
+const struct ul_op_info *ul_op_get(ul_op_id op);
+/* Operators have the ids from 1 to less than this. */
+ul_op_id ul_op_end(void);
 /* Whether it has a gradient rule, for one of its inputs at least. */
-bool ul_op_has_gradient(enum ul_op op);
+bool ul_op_has_gradient(ul_op_id op);
 /* By ONNX name and domain ("" and "ai.onnx" are the same); UL_OP_NONE when unsupported. */
-enum ul_op ul_op_find(const char *domain, const char *name);
+ul_op_id ul_op_find(const char *domain, const char *name);
 
-/* ops/random.c: lets node `to` draw what `from` draws, also in a loop that is unrolled later. */
+/* ops/random/random.c: lets node `to` draw what `from` draws, also in a loop that is unrolled
+ * later. */
 void ul_op_copy_seed(struct ul_graph *graph, ul_node_id to, const struct ul_node *from);
 
 #endif

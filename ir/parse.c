@@ -334,7 +334,7 @@ static void list_add(struct parse *parse, struct value_list *list, ul_value_id v
 }
 
 /* Domain and name: com.microsoft::Gelu */
-static enum ul_status parse_op(struct parse *parse, enum ul_op *op)
+static enum ul_status parse_op(struct parse *parse, ul_op_id *op)
 {
     const char *name;
     const char *domain = NULL;
@@ -384,7 +384,7 @@ static enum ul_status parse_call(struct parse *parse, ul_block_id block,
 {
     struct ul_graph *graph = parse->graph;
     struct value_list inputs = {0};
-    enum ul_op op;
+    ul_op_id op;
     ul_node_id id;
     UL_TRY(parse_op(parse, &op));
     UL_TRY(parse_node_id(parse, &id));

@@ -106,7 +106,7 @@ void ul_rewrite_apply(struct ul_rewrite *rewrite)
     *rewrite = all;
 }
 
-void ul_node_become(struct ul_graph *graph, ul_node_id id, enum ul_op op, const ul_value_id *inputs,
+void ul_node_become(struct ul_graph *graph, ul_node_id id, ul_op_id op, const ul_value_id *inputs,
                     uint32_t input_count)
 {
     struct ul_node *node = &graph->nodes[id];

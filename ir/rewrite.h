@@ -36,8 +36,8 @@ void ul_rewrite_apply(struct ul_rewrite *rewrite);
 void ul_graph_remove_node(struct ul_graph *graph, ul_node_id node);
 void ul_graph_sweep(struct ul_graph *graph);
 /* Makes the node compute something else from now on, without attributes; its outputs stay. */
-void ul_node_become(struct ul_graph *graph, ul_node_id node, enum ul_op op,
-                    const ul_value_id *inputs, uint32_t input_count);
+void ul_node_become(struct ul_graph *graph, ul_node_id node, ul_op_id op, const ul_value_id *inputs,
+                    uint32_t input_count);
 /* Exchanges two results of nodes: each becomes what the other one's node makes, at its place there;
  * readers and types stay the values' own. */
 void ul_graph_exchange(struct ul_graph *graph, ul_value_id a, ul_value_id b);

@@ -78,7 +78,7 @@ static struct ul_row_item refuse(struct ul_row *row, bool is_invalid, const char
 
 /* ---- Text ---- */
 
-void ul_row_space(struct ul_row *row)
+static void skip_space(struct ul_row *row)
 {
     while (*row->at == ' ')
         row->at++;
@@ -87,7 +87,7 @@ void ul_row_space(struct ul_row *row)
 bool ul_row_take(struct ul_row *row, const char *token)
 {
     size_t length = strlen(token);
-    ul_row_space(row);
+    skip_space(row);
     if (strncmp(row->at, token, length) != 0)
         return false;
     row->at += length;
@@ -109,7 +109,7 @@ static bool is_of_name(char letter)
 
 const char *ul_row_take_name(struct ul_row *row, uint32_t *length)
 {
-    ul_row_space(row);
+    skip_space(row);
     const char *begin = row->at;
     if (isdigit((unsigned char)*begin))
         return NULL;
@@ -227,9 +227,9 @@ static struct ul_row_item compute(struct ul_row *row, char op, const struct ul_r
 
 /* ---- Operators ---- */
 
-static enum ul_op find_op(const char *text)
+static ul_op_id find_op(const char *text)
 {
-    enum ul_op op = ul_op_find("", text);
+    ul_op_id op = ul_op_find("", text);
     op = op == UL_OP_NONE ? ul_op_find("ullage", text) : op;
     if (op == UL_OP_NONE)
         fprintf(stderr, "no operator %s\n", text);
@@ -440,7 +440,7 @@ static struct ul_row_item read_name(struct ul_row *row)
 
 static struct ul_row_item read_part(struct ul_row *row)
 {
-    ul_row_space(row);
+    skip_space(row);
     if (isdigit((unsigned char)*row->at))
         return read_number(row);
     if (*row->at == '\'' || *row->at == '`')
@@ -536,7 +536,7 @@ static struct ul_row_item product(struct ul_row *row)
 {
     struct ul_row_item item = unary(row);
     for (;;) {
-        ul_row_space(row);
+        skip_space(row);
         char op = *row->at;
         if (op != '*' && op != '/' && op != '%')
             return item;
@@ -550,7 +550,7 @@ static struct ul_row_item sum(struct ul_row *row)
 {
     struct ul_row_item item = product(row);
     for (;;) {
-        ul_row_space(row);
+        skip_space(row);
         char op = *row->at;
         if (op != '+' && op != '-')
             return item;
@@ -616,7 +616,7 @@ static struct ul_row_item any(struct ul_row *row)
 static struct ul_row_item either(struct ul_row *row)
 {
     struct ul_row_item condition = any(row);
-    ul_row_space(row);
+    skip_space(row);
     if (!ul_row_take(row, "?"))
         return condition;
     bool yes = holds(&condition);
@@ -644,7 +644,7 @@ static bool read_refusal(struct ul_row *row)
     bool is_invalid = ul_row_take(row, "invalid ");
     if (!is_invalid && !ul_row_take(row, "problem "))
         return false;
-    ul_row_space(row);
+    skip_space(row);
     struct ul_row_item reason = read_text(row), condition = ul_row_int(1);
     if (ul_row_take(row, "if"))
         condition = either(row);
@@ -663,7 +663,7 @@ static bool read_naming(struct ul_row *row)
     do {
         names[count].text = ul_row_take_name(row, &names[count].length);
     } while (names[count++].text != NULL && count < 4 && ul_row_take(row, ","));
-    ul_row_space(row);
+    skip_space(row);
     if (names[count - 1].text == NULL || *row->at != '=' || row->at[1] == '=') {
         row->at = begin;
         return false;
@@ -697,7 +697,7 @@ void ul_row_run(struct ul_row *row, uint32_t wanted, uint32_t count, ul_value_id
     ul_row_run_statements(row);
     for (uint32_t i = 0; row->wrong == NULL; i++) {
         bool is_wanted = i < count && (wanted >> i & 1u) != 0;
-        ul_row_space(row);
+        skip_space(row);
         row->skipped += !is_wanted;
         if (*row->at != ',' && *row->at != '\0') {
             struct ul_row_item item = either(row);

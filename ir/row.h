@@ -98,7 +98,6 @@ struct ul_row_item ul_row_ints(uint32_t count, const int64_t *ints);
 struct ul_row_item ul_row_floats(uint32_t count, const double *floats);
 
 void ul_row_bind(struct ul_row *row, const char *name, uint32_t length, struct ul_row_item item);
-void ul_row_space(struct ul_row *row);
 /* Whether `token` is next, which is then read. */
 bool ul_row_take(struct ul_row *row, const char *token);
 /* The name that is next, of *length letters; NULL: none is. */

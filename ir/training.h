@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of a training graph: how it learns. Where options are made (compile/training.c),
- * numbers default to torch's; nothing here does. */
+/* What is asked of a training graph: how it learns. Where options are made
+ * (compile/pipeline/training.c), numbers default to torch's; nothing here does. */
 #ifndef UL_IR_TRAINING_H
 #define UL_IR_TRAINING_H
 

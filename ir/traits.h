@@ -68,16 +68,16 @@ struct ul_target_traits {
     int64_t partial_count;   /* the most results of its own that a long sum is made of; 0: as few
                                 as fill the lanes of a processor (ops/lanes.h) */
     bool sums_joined;        /* the gradients of a normalisation's scale and bias are one step,
-                                which reads their common operands once (ops/norm_gradient.c) */
+                                which reads their common operands once (ops/norm/norm_gradient.c) */
     int64_t spread_products; /* from so many products in a direction's recurrent product on, a
-                                step is spread over a device (ops/rnn.c); 0: never */
+                                step is spread over a device (ops/rnn/rnn.c); 0: never */
     int64_t gradient_size;   /* the largest head whose attention's gradient is formed in passes
-                                of tiles (ops/attention_gradient_tiles.c); 0: it is formed at
-                                once */
+                                of tiles (ops/attention/attention_gradient_tiles.c); 0: it is formed
+                                at once */
     int64_t gradient_joined; /* the largest head whose gradients of keys and values one pass
                                 forms */
     bool sorts_batches;      /* the batch that only one factor has becomes rows or columns of one
-                                product (ops/matmul.c) */
+                                product (ops/matmul/matmul.c) */
     ul_contract_reads_fn *contract_reads; /* for its schedules (in_place.c); NULL: any */
 };
 

@@ -67,7 +67,7 @@ static enum ul_status check_node(struct verify *verify, ul_block_id block, ul_no
 {
     const struct ul_graph *graph = verify->graph;
     const struct ul_node *node = &graph->nodes[id];
-    if (node->op == UL_OP_NONE || (unsigned)node->op >= UL_OP_COUNT)
+    if (node->op == UL_OP_NONE || node->op >= ul_op_end())
         return ul_diag_set(verify->diag, UL_INVALID, "block %u lists the removed node %u",
                            (unsigned)block, (unsigned)id);
     if (verify->node_seen[id])

@@ -62,7 +62,7 @@ void ul_edit_join_heads(uint32_t *parents, uint32_t a, uint32_t b);
 /* At most one dimension is more than 1. */
 bool ul_edit_is_vector(const struct ul_type *type);
 /* Its result has the elements of its input in their order, in other dimensions. */
-bool ul_edit_is_reshape(enum ul_op op);
+bool ul_edit_is_reshape(ul_op_id op);
 /* A node of the backward pass, or an update. */
 bool ul_edit_is_backward(const struct ul_graph *graph, const struct ul_node *node);
 /* Before views are known: whether elements lie densely, so that a reshape of the value is a

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a plan's bytes is there because a library computes: why a target that calls one may need
- * more than one that does not. Beside these two and the scratch of calls, nothing should be.
+/* The bytes of a plan that exist because a library computes: a target with a library may need more
+ * than one without. Apart from these two and the scratch of calls there should be none.
  *
  *      packing     weights in the library's layouts are padded to whole blocks, or transformed
- *      operands    what a kernel of ours writes only for calls to read: it may be what is computed
- *                  on the way where a kernel of ours reads it (BatchNormalization and Relu before
+ *      operands    values that our kernels write only for calls to read; a kernel of ours might
+ *                  compute them as it reads them (BatchNormalization and Relu before
  *                  the convolutions of DenseNet) */
 #include "report/report.h"
 
@@ -53,7 +53,7 @@ bool ul_report_weight_bytes(const struct ul_report *report, uint64_t bytes[UL_DT
     return is_narrow;
 }
 
-/* Written by kernels alone, read by calls alone, and by some. */
+/* Whether kernels alone write the value and calls alone read it, at least one. */
 static bool is_operand(const struct ul_report *report, uint32_t value)
 {
     const struct ul_problem *problem = report->problem;

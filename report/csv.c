@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as tables: fields are quoted where RFC 4180 asks for it, lines end with CR LF. A field
- * that a spreadsheet would take for a formula has a ' in front, by which it is text there. */
+/* A plan as tables. Fields are quoted where RFC 4180 asks for it; lines end with CR LF. A field
+ * that a spreadsheet would take for a formula begins with ', which makes it text there. */
 #include "report/saved.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two plans side by side.
  *
- * Values of one name are one value; scratch has the name of its step's node. What the two peaks
- * hold differs by values that grew, came and went; with alignment, holes and bytes of alias chains
- * the changes add up to that of the reserved bytes. */
+ * Values with the same name are one value; scratch has the name of its step's node. The peaks
+ * differ in values that grew, shrank, came or went. With alignment, holes and bytes of alias
+ * chains, these changes add up to the change of the reserved bytes. */
 #include "report/saved.h"
 
 #include <inttypes.h>
@@ -12,11 +12,11 @@
 
 enum { TOP_VALUES = 12, MARGIN = 26 };
 
-/* ---- What lives at a peak, by name ---- */
+/* ---- Live values at a peak, by name ---- */
 
 struct entry {
     const char *name;
-    const struct ul_saved_step *maker; /* NULL: it is given */
+    const struct ul_saved_step *maker; /* NULL: an input or weight */
     uint64_t size_bytes;
 };
 
@@ -31,7 +31,7 @@ static int by_name(const void *a, const void *b)
                                                     : 0;
 }
 
-/* Sorted by name, one entry a name. */
+/* Sorted by name, with one entry for each name. */
 static struct entry *list_peak(struct ul_arena *arena, const struct ul_saved *saved,
                                uint32_t *count)
 {
@@ -174,7 +174,7 @@ static const char *describe_maker(struct ul_arena *arena, const struct ul_diff_v
         ul_report_fit_name(arena, value->node, columns - 1 - ul_text_columns(op)));
 }
 
-/* Half of what a line has beside the numbers, or as wide as the longest name of those shown. */
+/* Half of the columns that numbers leave in a line, or the width of the longest name shown. */
 static size_t name_columns(struct ul_arena *arena, const struct ul_diff *diff, uint32_t shown,
                            size_t columns)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of facts.def as tables: where each fact stands in its struct, and what it may say. */
+/* The rows of facts.def as tables: the place of each fact in its struct, and the values that it may
+ * have. */
 #include "report/facts.h"
 #include "ir/view.h"
 #include "report/report.h"

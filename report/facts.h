@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan.json says, as a struct, and the rows that it is made of (facts.def).
  *
- * Invariants: every member is a row, so that nothing is written that is not read, and described.
- * Ownership: texts, lists and records live in the arena of who made them. Units: as types say.
- * Failure: a document that is not as its rows say is UL_INVALID, with the key that is wrong. */
+ * Invariants: every member is a row, so that everything written is also read and described.
+ * Ownership: texts, lists and records live in the arena of their maker. Units: as the types say.
+ * Failure: a document that breaks its rows is UL_INVALID, with the key that is wrong. */
 #ifndef UL_REPORT_FACTS_H
 #define UL_REPORT_FACTS_H
 
@@ -16,7 +16,7 @@ struct ul_report_option {
     const char *value; /* "N=4" */
 };
 
-/* The names of the rows, in order: the classes, then alignment, holes, unaccounted. */
+/* Names of the rows of the sum table, in order: the classes, then alignment, holes, unaccounted. */
 enum { UL_REPORT_ROW_COUNT = UL_PLAN_CLASS_COUNT + 3 };
 /* Parts of a process, in the order of plan.json. */
 enum ul_saved_part {
@@ -28,10 +28,10 @@ enum ul_saved_part {
     UL_SAVED_PART_COUNT
 };
 const char *ul_saved_part_name(uint32_t part); /* "library" */
-/* What of a device's memory is not in the sum. */
+/* Parts of a device's memory that are not in the sum. */
 enum { UL_LACKS_CONTEXT = 1, UL_LACKS_LIBRARIES = 2, UL_LACKS_UNKNOWN = 4 };
 
-/* How many numbers an object of one for each name has. */
+/* The number of names in an object that has a number for each name. */
 enum {
     UL_COUNT_parts = UL_SAVED_PART_COUNT,
     UL_COUNT_rows = UL_REPORT_ROW_COUNT,
@@ -48,12 +48,12 @@ enum {
 #define UL_MEMBER_REFERENCE(key, of) uint32_t key; /* null: UL_PLAN_NONE */
 #define UL_MEMBER_CHANGE(key, of) int64_t key;
 #define UL_MEMBER_RATIO(key, of) double key;
-#define UL_MEMBER_TEXT(key, of) const char *key; /* one that is not there is read as "" */
+#define UL_MEMBER_TEXT(key, of) const char *key; /* a missing one is read as "" */
 #define UL_MEMBER_LINE(key, of) const char *key;
 #define UL_MEMBER_NAME(key, of) const char *key;
 #define UL_MEMBER_CLASS(key, of) enum ul_plan_class key;
 #define UL_MEMBER_KIND(key, of) enum ul_plan_kind key;
-#define UL_MEMBER_INDEXES(key, of) /* NULL: it is not there */                                     \
+#define UL_MEMBER_INDEXES(key, of) /* NULL: missing */                                             \
     const uint32_t *key;                                                                           \
     uint32_t key##_count;
 #define UL_MEMBER_SET(key, of)                                                                     \
@@ -94,7 +94,7 @@ enum {
 
 /* ---- The rows ---- */
 
-/* What facts.def says of each. */
+/* A fact as facts.def describes it. */
 enum ul_fact_type {
     UL_FACT_FLAG,
     UL_FACT_COUNT,
@@ -110,7 +110,7 @@ enum ul_fact_type {
     UL_FACT_CLASS,
     UL_FACT_KIND,
     UL_FACT_INDEXES,
-    UL_FACT_PAIRS, /* from here on: its count and its flag are members too */
+    UL_FACT_PAIRS, /* types from here on have a count and a flag as members too */
     UL_FACT_SET,
     UL_FACT_SUMS,
     UL_FACT_SUMS_BLOCK,
@@ -130,11 +130,11 @@ enum ul_fact_held {
     UL_FACT_HELD_CHOICE = UL_FACT_HELD | UL_FACT_CHOICE
 };
 
-/* Those that a text may be, or that numbers, bits or an enum stand for. */
+/* The names that a text may have, or that numbers, bits or an enum stand for. */
 struct ul_fact_names {
     const char *(*name)(uint32_t index); /* NULL: any text */
     uint32_t count;
-    bool is_sparse; /* numbers of these names are left out where they are 0 */
+    bool is_sparse; /* numbers that are 0 are left out */
 };
 
 struct ul_fact {
@@ -143,27 +143,27 @@ struct ul_fact {
     enum ul_fact_when when;
     enum ul_fact_held held;
     const struct ul_fact_names *names;
-    const struct ul_fact_class *(*class)(void); /* of an object, of a list's entries; or NULL */
-    size_t place, count_place, flag_place;      /* in the struct */
-    const char *size_key;                       /* what its class's "size" is called, or NULL */
+    const struct ul_fact_class *(*class)(void); /* of an object or a list's entries; or NULL */
+    size_t place, count_place, flag_place;      /* offsets in the struct */
+    const char *size_key;                       /* the name of its class's "size", or NULL */
     const char *meaning;
 };
 struct ul_fact_class {
-    size_t size_bytes; /* of its struct */
+    size_t size_bytes; /* of the class's struct */
     uint32_t count;
     const struct ul_fact *facts;
 };
-/* That of struct ul_saved. */
+/* The class of struct ul_saved. */
 const struct ul_fact_class *ul_class_plan(void);
 
-/* The fact of that key, or NULL. */
+/* The fact with that key, or NULL. */
 const struct ul_fact *ul_fact_find(const struct ul_fact_class *class, const char *key);
-/* Its key in an object where "size" is called `size_key`; NULL: it is called so. */
+/* The fact's key in an object where "size" is called `size_key`; NULL: it is called "size". */
 const char *ul_fact_key(const struct ul_fact *fact, const char *size_key);
 
-/* facts_put.c: the object of the class, as plan.json, or one that a line of it has. */
+/* facts_put.c: writes an object of the class, as the file plan.json or on a line of it. */
 void ul_facts_put(struct ul_text *text, const struct ul_saved *saved);
-/* One member of it: "training": {...}. */
+/* Writes one member of it: "training": {...}. */
 void ul_facts_put_one(struct ul_text *text, const struct ul_saved *saved, const char *key);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.json, written by the rows of facts.def: tables as columns, one column a line, so that a diff
- * of two plans reads. */
+/* Writes plan.json by the rows of facts.def. Tables are written as columns, one to a line, so that
+ * a diff of two plans is readable. */
 #include "report/facts.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Objects and lists in a line, or with a line for each member, that begins with so many blanks. */
+/* Objects and lists on one line, or with a line for each member that begins with this many
+ * blanks. */
 enum { IN_LINE = 0, TOP = 2, BLOCK = 4 };
 
 static const void *at(const void *base, size_t place)
@@ -22,7 +23,7 @@ static uint64_t number_of(const struct ul_fact *fact, const void *object)
                                                                    : *(const uint32_t *)place;
 }
 
-/* Whether it is neither 0 nor nothing. */
+/* Whether the fact is neither 0 nor empty. */
 static bool says_something(const struct ul_fact *fact, const void *object)
 {
     const char *text;
@@ -34,14 +35,14 @@ static bool says_something(const struct ul_fact *fact, const void *object)
     return text != NULL && text[0] != '\0';
 }
 
-/* Whether what follows from it on, of the same group, says something in any of the objects. */
+/* Whether the fact, or a later one of its group, says something in any of the objects. */
 static bool is_there(const struct ul_fact_class *class, uint32_t index, const char *objects,
                      uint32_t count)
 {
     const struct ul_fact *facts = class->facts;
     bool is_said = facts[index].when <= UL_FACT_LATER;
     for (; facts[index].when == UL_FACT_TOO; index--)
-        UL_ASSERT(index > 0); /* the first of a group is none of its others */
+        UL_ASSERT(index > 0); /* the first of a group has a row of its own */
     do {
         for (uint32_t i = 0; i < count && !is_said; i++)
             is_said = says_something(&facts[index], objects + i * class->size_bytes);
@@ -99,7 +100,7 @@ static void put_value(struct ul_text *text, const struct ul_fact *fact, const vo
         ul_text_put(text, fact->type == UL_FACT_TEXT ? "\"\"" : "null");
 }
 
-/* What stands between two members, or before the first. */
+/* Writes the separator between two members, or before the first. */
 static void put_break(struct ul_text *text, int indent, bool is_first)
 {
     if (indent == IN_LINE)

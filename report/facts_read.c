@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan.json, read by the rows of facts.def: every value is held to its type, its range and its
- * words, and one that is there though the rows do not know it is passed over. */
+/* Reads a plan.json by the rows of facts.def: every value is checked against its type, range and
+ * names. A key that the rows do not know is ignored. */
 #include "report/json_in.h"
 
 #include <string.h>
 
-static const uint64_t MAX_NUMBER = (uint64_t)1 << 60; /* so that sums and differences are numbers */
+/* so that sums and differences do not overflow */
+static const uint64_t MAX_NUMBER = (uint64_t)1 << 60;
 
-/* Where a value stands, for messages. */
+/* The place of a value, for messages. */
 struct where {
     struct ul_json *json;
     const char *list;     /* "\"remedies\": ", or "" */
-    const char *size_key; /* what "size" is called there, or NULL */
+    const char *size_key; /* the name of "size" there, or NULL */
 };
 
 enum ul_status ul_json_parse(struct ul_json *json, const char *text, size_t length)
@@ -38,7 +39,7 @@ enum ul_status ul_json_parse(struct ul_json *json, const char *text, size_t leng
 
 /* ---- One value ---- */
 
-/* NULL, or what the value is, as a sentence about it ends: "is no string". */
+/* NULL, or what is wrong with the value, as the end of a sentence: "is no string". */
 static const char *take_number(const json_t *item, uint64_t max, uint64_t *out)
 {
     if (!json_is_integer(item) || json_integer_value(item) < 0 ||
@@ -65,7 +66,7 @@ static const char *take_change(const json_t *item, int64_t *out)
                : "no whole number, or out of range";
 }
 
-/* Which of the names it is. */
+/* Finds which of the names it is. */
 static const char *take_name(struct ul_json *json, const struct ul_fact *fact, const json_t *item,
                              uint32_t *out)
 {
@@ -160,7 +161,8 @@ static enum ul_status read_sums(const struct where *where, const struct ul_fact 
     return UL_OK;
 }
 
-/* What is no name, or there twice, is the bit above those of the names. */
+/* A text that is not a name, or a name that appears twice, sets the bit above those of the
+ * names. */
 static enum ul_status read_set(const struct where *where, const struct ul_fact *fact,
                                const json_t *item, uint32_t *set)
 {
@@ -195,7 +197,7 @@ static enum ul_status read_pairs(const struct where *where, const json_t *list,
     return UL_OK;
 }
 
-/* A column of a table: an entry for each of its records. */
+/* Reads a column of a table: an entry for each of its records. */
 static enum ul_status read_column(const struct where *where, const struct ul_fact *table,
                                   const struct ul_fact *fact, const json_t *item, char *records,
                                   uint32_t count)
@@ -225,7 +227,7 @@ static enum ul_status read_column(const struct where *where, const struct ul_fac
     return UL_OK;
 }
 
-/* Whether it has to be there. */
+/* Whether the fact must be there. */
 static bool is_needed(const struct ul_fact_class *class, uint32_t index, const json_t *object)
 {
     uint32_t first = index;
@@ -235,7 +237,7 @@ static bool is_needed(const struct ul_fact_class *class, uint32_t index, const j
            (first < index && json_object_get(object, class->facts[first].key) != NULL);
 }
 
-/* A text that is not there is an empty one. */
+/* Clears a missing fact; a missing text is an empty one. */
 static void clear(const struct ul_fact *fact, char *object)
 {
     bool is_object = fact->type == UL_FACT_OBJECT || fact->type == UL_FACT_BLOCK;
@@ -245,7 +247,7 @@ static void clear(const struct ul_fact *fact, char *object)
         clear(&fact->class()->facts[i], object + fact->place);
 }
 
-/* Makes room for as many records as the list has entries; false: it is none. */
+/* Makes room for as many records as the list has entries; false where it is no list. */
 static bool make_room(struct ul_json *json, const struct ul_fact_class *class, const json_t *list,
                       char **records, uint32_t *count)
 {
@@ -349,7 +351,7 @@ static enum ul_status read_object(const struct where *where, const struct ul_fac
 enum ul_status ul_facts_read(struct ul_json *json, struct ul_saved *saved)
 {
     struct where where = {.json = json, .list = ""};
-    *saved = (struct ul_saved){.process_bytes = UINT64_MAX}; /* an older plan says nothing of it */
+    *saved = (struct ul_saved){.process_bytes = UINT64_MAX}; /* an older plan does not say */
     return read_object(&where, ul_class_plan(), json->root, (char *)saved);
 }
 

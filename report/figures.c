@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the forms of a report read off its plan. */
+/* Figures of a plan that all forms of a report share. */
 #include "planner/model/timeline.h"
 #include "report/saved.h"
 
@@ -15,12 +15,12 @@ const char *ul_report_row_label(struct ul_arena *arena, uint32_t row)
 
 struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes)
 {
-    if (reserved_bytes < 1024 * 1024) /* as ul_size_format has it */
+    if (reserved_bytes < 1024 * 1024) /* as in ul_size_format */
         return (struct ul_report_unit){.name = "KiB", .bytes = 1024.0};
     return (struct ul_report_unit){.name = "MiB", .bytes = 1024.0 * 1024.0};
 }
 
-/* How many bytes of the name fit into so many columns. */
+/* How many bytes of the name fit into that many columns. */
 static size_t bytes_within(const char *name, size_t columns)
 {
     size_t bytes = 0;
@@ -49,7 +49,7 @@ const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t 
         return shown;
     size_t head = columns / 2 - 1, tail = columns - head - 2;
     const char *rest = shown + bytes_within(shown, count - tail);
-    while (ul_text_columns(rest) > tail) { /* a wide character stands across the place */
+    while (ul_text_columns(rest) > tail) { /* a wide character crosses the boundary */
         size_t width;
         rest += ul_text_character(rest, &width);
     }
@@ -71,7 +71,7 @@ uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
     return report->plan->reserved_bytes[0] - sum;
 }
 
-/* Whether other programs, with steps computed in pieces, were no choice. */
+/* Whether there were no other programs, with steps computed in pieces, to choose from. */
 static bool is_only_program(const struct ul_report *report)
 {
     for (uint32_t i = 0; i < report->facts.option_count; i++) {
@@ -107,7 +107,7 @@ uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index)
         if (!problem->spaces[space].beside && index-- == 0)
             break;
     }
-    return space; /* of an index that is none: one that is none */
+    return space; /* an invalid index stays invalid */
 }
 
 void ul_report_count_transfers(const struct ul_report *report, struct ul_saved_transfers *transfers)

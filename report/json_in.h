@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a plan.json by the rows of facts.def. The file may have been edited by hand: types and
- * ranges are checked here, and that there is what every plan has. Whether it holds together is for
- * who asks: saved.c for reports, read_plan.c and words.c for `check`.
+ * ranges are checked here, and that no required fact is missing. Whether the facts agree is checked
+ * elsewhere: in saved.c for reports, in read_plan.c and words.c for `check`.
  *
- * Ownership: what is read lives in the arena; the root is the caller's to free. Failure: UL_INVALID
- * with the key that is wrong, UL_UNSUPPORTED for another version. */
+ * Ownership: what is read lives in the arena; the caller frees the root. Failure: UL_INVALID with
+ * the key that is wrong, UL_UNSUPPORTED for another version. */
 #ifndef UL_REPORT_JSON_IN_H
 #define UL_REPORT_JSON_IN_H
 
@@ -15,17 +15,17 @@
 struct ul_json {
     struct ul_arena *arena;
     struct ul_diag *diag;
-    json_t *root; /* NULL where it could not be parsed */
+    json_t *root; /* NULL where the text does not parse */
 };
 
 enum ul_status ul_json_parse(struct ul_json *json, const char *text, size_t length) UL_MUST_CHECK;
 /* facts_read.c */
 enum ul_status ul_facts_read(struct ul_json *json, struct ul_saved *saved) UL_MUST_CHECK;
-/* Parses the text first. */
+/* The same for a text. */
 enum ul_status ul_facts_read_text(struct ul_arena *arena, const char *text, size_t length,
                                   struct ul_saved *saved, struct ul_diag *diag) UL_MUST_CHECK;
-/* words.c: what is the planner's word, against the rest of the file, which is held already;
- * UL_MISMATCH says what contradicts. `sample_count` is that of a step of the program, or 0. */
+/* words.c: holds the planner's claims against the rest of the file, which is already checked;
+ * UL_MISMATCH says what contradicts it. `sample_count` is that of a step of the program, or 0. */
 enum ul_status ul_report_check_words(struct ul_json *json, uint64_t sample_count) UL_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ladder of plans as a table, for terminals, as CSV and as JSON: what each byte less costs.
+/* A ladder of plans as a table, for terminals, as CSV and as JSON: what saving each byte costs.
  * docs/plan-format.md documents the columns. */
 #include "report/saved.h"
 
@@ -34,7 +34,7 @@ static uint64_t process_at(const struct ul_report *report, const struct ul_plan_
     return ul_plan_bounded_bytes(beside, plan_at(ladder, i));
 }
 
-/* The report of one of the plans; false where that is of another program, whose names are not
+/* The report of one of the plans; false where the plan is of another program, whose names are not
  * known. */
 static bool report_at(const struct ul_report *report, const struct ul_plan_ladder *ladder,
                       uint32_t i, struct ul_report *own)
@@ -51,7 +51,7 @@ static bool report_at(const struct ul_report *report, const struct ul_plan_ladde
            own->plan->position_count > 0;
 }
 
-/* The step at the peak, by its node. */
+/* The node of the step at the peak. */
 static const char *peak_at(const struct ul_report *own)
 {
     const struct ul_plan_position *peak = &own->plan->positions[own->plan->peak_position];
@@ -63,8 +63,8 @@ static double milliseconds(uint64_t nanoseconds)
     return (double)nanoseconds * 1e-6;
 }
 
-/* What plans of a ladder differ in: how many steps are recomputed, chains computed in pieces,
- * regions laid out as in the model, light results computed inside of what reads them. */
+/* Differences of plans of a ladder: the number of recomputed steps, of chains computed in pieces,
+ * of regions laid out as in the model, of light results computed inside their readers. */
 enum way { RECOMPUTED, SPLITS, LAYOUTS, INSIDE, WAY_COUNT };
 static const char *const way_names[WAY_COUNT] = {"recomputed", "splits", "layouts", "inside"};
 
@@ -78,7 +78,7 @@ static uint32_t count_of(const struct ul_report *report, const struct ul_plan_la
                              : variant.inside_count;
 }
 
-/* A column that no plan uses says nothing. */
+/* Whether any plan uses the column; else it says nothing. */
 static bool has_column(const struct ul_report *report, const struct ul_plan_ladder *ladder,
                        enum way way)
 {
@@ -88,7 +88,7 @@ static bool has_column(const struct ul_report *report, const struct ul_plan_ladd
     return false;
 }
 
-/* That of the largest buffer, for all rows. */
+/* The unit of the largest buffer, for all rows. */
 static struct ul_report_unit unit_of(const struct ul_plan_ladder *ladder)
 {
     return ul_report_unit_of(plan_at(ladder, 0)->reserved_bytes[0]);
@@ -122,7 +122,8 @@ static void put_row(struct ul_text *text, const struct ul_report *report,
     ul_text_put(text, "\n");
 }
 
-/* The first and the last, and of those between, what is smaller by a hundredth of the first. */
+/* Writes the first and the last row, and those between that are smaller by a hundredth of the
+ * first. */
 static uint32_t put_rows(struct ul_text *text, const struct ul_report *report,
                          const struct ul_plan_ladder *ladder)
 {
@@ -142,7 +143,7 @@ static uint32_t put_rows(struct ul_text *text, const struct ul_report *report,
     return count;
 }
 
-/* Who stands at the peak of a plan. */
+/* Names the step at the peak of a plan. */
 static void put_peak(struct ul_text *text, const struct ul_report *own, const char *which)
 {
     enum { NAMED = 3 };

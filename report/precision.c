@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What storing f32 in 16 bits (--precision) saves: by how much more the very values that lie in the
- * arena at the peak would be larger. Another plan might be found for those, and what kernels and
- * calls take for themselves could differ: this is no second plan. And what stays f32, by reason. */
+/* What storing f32 in 16 bits (--precision) saves: how much larger the values in the arena at the
+ * peak would be in f32. This is no second plan: another plan might be found for larger values, and
+ * kernels and calls might take other bytes for themselves. It also says what stays f32, by
+ * reason. */
 #include "ir/view.h"
 #include "report/saved.h"
 
@@ -63,7 +64,7 @@ static const char *kept_text(enum ul_kept kept)
     return texts[kept];
 }
 
-/* Counts each value of the reason that lies anywhere. */
+/* Counts each value with that reason that has a place in the plan. */
 static struct ul_saved_kept count_kept(const struct ul_report *report, struct ul_arena *arena,
                                        const bool *lies, enum ul_kept why)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.json for `check` and `--plan`. The file may have been edited by hand: what it says of itself
- * must hold together here; what it means the planner's checker says. */
+/* Reads a plan.json for `check` and `--plan`. The file may have been edited by hand: its facts must
+ * agree with each other here; the planner's checker judges the plan. */
 #include "report/json_in.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ bool ul_saved_is_whole(const struct ul_saved *saved)
            (saved->process_lacks & UL_LACKS_CONTEXT) != 0;
 }
 
-/* Whose the process is follows from its parts and the target. */
+/* The owner of the process follows from its parts and the target. */
 static enum ul_status check_owner(const struct ul_saved *said, struct ul_diag *diag)
 {
     const char *owner = ul_saved_is_of_device(said) ? "device"
@@ -26,7 +26,7 @@ static enum ul_status check_owner(const struct ul_saved *said, struct ul_diag *d
                        owner);
 }
 
-/* Its parts add up; what is not in the sum is of a device alone. */
+/* The parts of the process must add up; only a device has parts that are not in the sum. */
 static enum ul_status check_process(const struct ul_saved *said, struct ul_diag *diag)
 {
     uint64_t sum = 0;
@@ -48,7 +48,7 @@ static enum ul_status check_process(const struct ul_saved *said, struct ul_diag 
     return check_owner(said, diag);
 }
 
-/* Sizes are rounded up to it long before the checker sees it. */
+/* Sizes are rounded up to the alignment long before the checker sees it. */
 static enum ul_status check_alignment(uint64_t alignment_bytes, struct ul_diag *diag)
 {
     const uint64_t max = (uint64_t)1 << 30;
@@ -70,7 +70,7 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
 
 /* ---- The tables ---- */
 
-/* A position has 0 in the fields that its kind does not use. */
+/* A position has 0 in fields that its kind does not use. */
 static bool is_of_kind(const struct ul_saved_step *at)
 {
     bool moves = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
@@ -140,7 +140,7 @@ static enum ul_status place_ranges(const struct ul_saved *said, struct ul_arena 
     return UL_OK;
 }
 
-/* The file says nothing of spaces that are beside. */
+/* The file does not list spaces that are parts of the process. */
 static enum ul_status place_spaces(const struct ul_saved *said, struct ul_arena *arena,
                                    const struct ul_problem *problem, struct ul_plan *plan,
                                    struct ul_diag *diag)
@@ -152,16 +152,16 @@ static enum ul_status place_spaces(const struct ul_saved *said, struct ul_arena 
     plan->reserved_bytes = UL_NEW_ARRAY(arena, uint64_t, problem->space_count);
     for (uint32_t i = 0; i < count; i++)
         plan->reserved_bytes[ul_report_space_at(problem, i)] = said->spaces[i].reserved_bytes;
-    /* The headline and the arena's entry are one number. */
+    /* The headline and the arena's entry must be the same number. */
     if (said->reserved_bytes != plan->reserved_bytes[0])
         return ul_diag_set(diag, UL_MISMATCH,
                            "\"reserved_bytes\" differs from that of the first space");
     return UL_OK;
 }
 
-/* ---- What it claims ---- */
+/* ---- Claims ---- */
 
-/* What is said of costs follows from them, to the nine digits that are written. */
+/* Claims about costs follow from the costs, to the nine digits that are written. */
 static enum ul_status check_overhead(const struct ul_saved *said, struct ul_diag *diag)
 {
     double overhead = ul_plan_overhead(said->cost, said->base_cost);
@@ -172,14 +172,16 @@ static enum ul_status check_overhead(const struct ul_saved *said, struct ul_diag
                        "\"overhead\" does not follow from \"cost\" and \"base_cost\"");
 }
 
-/* The budget bounds the process. Older plans do not say so, and theirs bounds the buffer. */
+/* Whether the budget bounds the process. An older plan does not say so; its budget bounds the
+ * buffer. */
 static bool is_of_process(const struct ul_saved *said)
 {
     return strcmp(said->budget_of, "process") == 0;
 }
 
 /* The least budget that any plan of any program of this model could fit. The process needs less
- * than the buffer where a table has rows that nobody looks up, which are never read into memory. */
+ * than the buffer where a table has rows that are never looked up, since they are never read into
+ * memory. */
 static uint64_t floor_of(const struct ul_saved *said, const struct ul_problem *problem,
                          const struct ul_plan *plan)
 {
@@ -191,9 +193,9 @@ static uint64_t floor_of(const struct ul_saved *said, const struct ul_problem *p
     return floor_bytes > unread ? floor_bytes - unread : 0;
 }
 
-/* No program of the model takes less than the floor: no budget below it is known to work. Where the
- * plan does not fit, "proven" says whether the budget is below it; where it fits, a packing of no
- * more bytes than live at once is proven. */
+/* No program of the model takes less than the floor, so no budget below it can work. Where the plan
+ * does not fit, "proven" says whether the budget is below the floor; where it fits, that its
+ * packing takes no more bytes than live at once. */
 static enum ul_status check_floor(const struct ul_saved *said, const struct ul_problem *problem,
                                   const struct ul_plan *plan, struct ul_diag *diag)
 {
@@ -215,7 +217,7 @@ static enum ul_status check_floor(const struct ul_saved *said, const struct ul_p
     return UL_OK;
 }
 
-/* A device's memory is the budget, unless a smaller one was given. */
+/* The budget is the device's memory, unless a smaller one was given. */
 static enum ul_status check_device(const struct ul_saved *said, struct ul_diag *diag)
 {
     uint64_t budget = said->budget_bytes, memory_bytes = said->device.memory_bytes;
@@ -226,7 +228,7 @@ static enum ul_status check_device(const struct ul_saved *said, struct ul_diag *
                        (unsigned long long)budget, (unsigned long long)memory_bytes);
 }
 
-/* What the file says of itself must hold together; the planner's checker sees to the rest. */
+/* The file's claims must agree with each other; the planner's checker does the rest. */
 static enum ul_status check_claims(const struct ul_saved *said, const struct ul_problem *problem,
                                    const struct ul_plan *plan, struct ul_diag *diag)
 {
@@ -261,7 +263,7 @@ static enum ul_status check_claims(const struct ul_saved *said, const struct ul_
     return check_floor(said, problem, plan, diag);
 }
 
-/* NULL of what is not there, as the planner has it. */
+/* NULL for a missing text, as in the planner. */
 static const char *text_of(const char *text)
 {
     return text[0] != '\0' ? text : NULL;

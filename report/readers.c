@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which positions read each live range, and where the forward pass ends.
  *
- * A read sees the copy of the value that is alive there. Two walks over the positions: one counts
- * the readers of each range, one notes them, so that they are in order. */
+ * A read sees the copy of the value that is alive there. One walk over the positions counts the
+ * readers of each range; a second notes them, in order. */
 #include "report/report.h"
 
 struct walk {
@@ -10,7 +10,7 @@ struct walk {
     const struct ul_plan *plan;
     uint32_t *counts; /* per range */
     uint32_t *positions;
-    const uint32_t *first; /* NULL while they are counted */
+    const uint32_t *first; /* NULL during the walk that counts */
 };
 
 static void note_range(struct walk *walk, const struct ul_plan_range *range, uint32_t position)
@@ -42,7 +42,7 @@ static void note_load(struct walk *walk, const struct ul_plan_position *at, uint
     }
 }
 
-/* A range that is read twice at one position has one reader there. */
+/* A range that a position reads twice has one reader there. */
 static void walk_positions(struct walk *walk)
 {
     const struct ul_problem *problem = walk->problem;
@@ -62,7 +62,8 @@ static void walk_positions(struct walk *walk)
     }
 }
 
-/* In file order the backward pass is behind the forward pass, of which not all is kept. */
+/* In file order the backward pass comes after the forward pass, some of whose values are not
+ * kept. */
 static uint32_t count_forward(struct ul_arena *arena, const struct ul_problem *problem)
 {
     const bool *is_forward = ul_problem_find_forward(arena, problem);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan for people and for machines: plan.json, the terminal's summary.
  *
- * Invariants: everything printed comes from the plan and the description beside it, never from a
- * second computation; the same plan gives the same bytes. No time, date or path is written.
- * Ownership: texts live in the arena passed in.
- * Units: bytes; `overhead` and `gap` are fractions.
- * Failure: a plan.json that does not parse is UL_INVALID with the key that is wrong.
- */
+ * Invariants: everything printed comes from the plan and its description, never from a second
+ * computation; the same plan gives the same bytes. No time, date or path is written. Ownership:
+ * texts live in the arena passed in. Units: bytes; `overhead` and `gap` are fractions. Failure: a
+ * plan.json that does not parse is UL_INVALID with the key that is wrong. */
 #ifndef UL_REPORT_H
 #define UL_REPORT_H
 
@@ -19,57 +17,59 @@ struct ul_report_step {
     const char *source; /* the line of the author's source that made the node, or NULL */
     uint64_t flop_count;
     uint64_t moved_bytes;
-    bool is_call; /* of the target's library */
+    bool is_call; /* a call of the target's library */
 };
 
 struct ul_report_value {
     const char *name;
     struct ul_type type;
-    enum ul_dtype storage; /* of its elements in memory: type.dtype, or 16 bits for an f32 */
+    enum ul_dtype storage; /* type of its elements in memory: type.dtype, or 16 bits for an f32 */
     enum ul_kept kept;     /* why it is f32 where --precision asks for 16 bits */
-    bool is_too_large;     /* a weight that stays f32, since its numbers do not fit 16 bits */
+    bool is_too_large;     /* a weight that stays f32, because its numbers do not fit 16 bits */
 };
 
 /* What a plan is about. */
-/* A variant of the program: the chains that it computes in pieces, as the option --split has them,
- * what it lays out as in the model, as --row-major has it, and what its backward pass computes as
- * it is read, as --inside has it. */
+/* A variant of the program: the chains that it computes in pieces, as option --split names them;
+ * what it lays out as in the model, as in --row-major; and what its backward pass computes as it is
+ * read, as in --inside. */
 struct ul_report_variant {
     uint32_t split_count, row_major_count, inside_count;
     const char *const *splits, *const *row_major, *const *inside;
-    const struct ul_problem *problem; /* of its plans; NULL: its steps and values are not known */
+    /* the problem of its plans; NULL: its steps and values are not known */
+    const struct ul_problem *problem;
     const struct ul_report_step *steps;
     const struct ul_report_value *values;
-    struct ul_plan_beside process; /* what its process takes beside its buffer */
+    struct ul_plan_beside process; /* what its process takes besides its buffer */
 };
 
 /* The space of weights that are read-only data, where a plan has any. */
 enum { UL_REPORT_READ_ONLY = 1 };
 
-/* A plan of the model under other options, made to compare. */
+/* A plan of the model under other options, made for comparison. */
 struct ul_report_case {
-    enum ul_status status; /* UL_OK: it fits; UL_NO_FIT: it is a plan, but not within its budget;
+    enum ul_status status; /* UL_OK: it fits; UL_NO_FIT: there is a plan, but not within its budget;
                               else there is none, and `message` says why */
     const char *message;
-    bool is_planned; /* the rest is of that plan */
+    bool is_planned; /* the fields below are of that plan */
     uint64_t reserved_bytes, process_bytes;
-    uint64_t bounded_bytes;   /* of these, what a budget bounds */
-    bool bounds_buffer;       /* it is the buffer */
-    const char *process_of;   /* a plan says whose the process is */
+    uint64_t bounded_bytes;   /* the part of these that a budget bounds */
+    bool bounds_buffer;       /* that part is the buffer */
+    const char *process_of;   /* the owner of the process, as a plan names it */
     uint64_t budget_bytes;    /* 0: none */
-    uint64_t cost;            /* predicted ns of a step: of all its micro-batches */
-    double overhead;          /* of a run, over the program that is built without a budget */
-    uint64_t sample_count;    /* of a step: first dimensions of the first input */
-    uint64_t largest;         /* that --max-batch or --max-dim found; 0: it was given */
+    uint64_t cost;            /* predicted ns of a step, with all its micro-batches */
+    double overhead;          /* of a run, relative to the program that is built without a budget */
+    uint64_t sample_count;    /* samples of a step: first dimensions of the first input */
+    uint64_t largest;         /* size that --max-batch or --max-dim found; 0: it was given */
     uint64_t weight_elements; /* of the model */
     const char *model_sha256; /* where a table has several models; else NULL */
     uint32_t recomputed_count, split_count, row_major_count, inside_count;
     const char *peak_node, *peak_op, *peak_source; /* NULL: nothing runs; no source line is known */
 };
 
-/* The most changes that are planned for advice, and rungs of the ladder that are remedies. */
+/* The most changes that are planned for advice, and the most rungs of the ladder that become
+ * remedies. */
 enum { UL_REPORT_CHANGES = 24, UL_REPORT_RUNGS = 3 };
-/* A table of them: each takes one value of each axis, the last axis changing fastest. */
+/* A table of cases: each takes one value of each axis; the last axis changes fastest. */
 struct ul_report_axis {
     const char *option; /* "dim" */
     const char *label;  /* "batch" */
@@ -77,9 +77,9 @@ struct ul_report_axis {
     const char *const *values;
 };
 struct ul_report_table {
-    const char *model_name;   /* of several, one behind the other */
+    const char *model_name;   /* several names are joined */
     const char *model_sha256; /* NULL: there are several, and each case has its own */
-    uint32_t option_count;    /* said of all alike */
+    uint32_t option_count;    /* options that all cases share */
     const struct ul_report_option *options;
     uint32_t axis_count, case_count;
     const struct ul_report_axis *axes;
@@ -89,22 +89,24 @@ struct ul_report_table {
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
-    struct ul_saved facts; /* what neither of them says, nor what is below: the model, the request,
-                              what is trained and launched, the process, what else was planned */
-    struct ul_plan_beside beside; /* what the process takes beside the buffers of its plans */
+    /* facts that neither of them has, nor the fields below: the model, the request, what is
+     * trained and launched, the process, what else was planned */
+    struct ul_saved facts;
+    struct ul_plan_beside beside; /* what the process takes besides the buffers of its plans */
     const struct ul_plan_ladder
-        *ladder;                        /* with the plans of other budgets; NULL: it was not made */
-    const struct ul_report_step *steps; /* per problem step */
-    const struct ul_report_value *values;     /* per problem value */
-    const struct ul_report_variant *variants; /* per variant of a ladder; NULL: there is but one */
-    const uint32_t *model_regions; /* per model of facts.models: the region of its steps */
+        *ladder; /* the ladder of plans under other budgets; NULL: it was not made */
+    const struct ul_report_step *steps;       /* by problem step */
+    const struct ul_report_value *values;     /* by problem value */
+    const struct ul_report_variant *variants; /* by variant of a ladder; NULL: there is only one */
+    const uint32_t *model_regions; /* by model of facts.models: the region of its steps */
 };
 
-/* readers.c: who uses what of the plan, found from its positions. */
+/* readers.c: the users of live ranges, found from the plan's positions. */
 
 struct ul_report_readers {
-    const uint32_t *first;     /* per range, and one more: of its readers in `positions` */
-    const uint32_t *positions; /* ascending for each range */
+    /* by range, with one more at the end: where its readers in `positions` begin */
+    const uint32_t *first;
+    const uint32_t *positions; /* ascending within each range */
     uint32_t forward_count;    /* steps of the problem before the backward pass; 0: none */
 };
 void ul_report_find_readers(const struct ul_report *report, struct ul_arena *arena,
@@ -114,109 +116,107 @@ void ul_report_find_readers(const struct ul_report *report, struct ul_arena *are
 
 const char *ul_report_row_name(uint32_t row);
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
-/* The same for people: with blanks. */
+/* The same for people, with blanks. */
 const char *ul_report_row_label(struct ul_arena *arena, uint32_t row);
-/* One unit for a whole summary of so many bytes, so that its columns add up to the eye. */
+/* One unit for a whole summary of so many bytes, so that its columns visibly add up. */
 struct ul_report_unit {
     const char *name;
     double bytes;
 };
 struct ul_report_unit ul_report_unit_of(uint64_t reserved_bytes);
-/* How many columns a name takes as people may read it (ul_text_put_shown). */
+/* How many columns a name takes when it is made readable (ul_text_put_shown). */
 size_t ul_report_name_columns(struct ul_arena *arena, const char *name);
-/* A name so, in at most so many columns, or 4 where that is more; cut in the middle. */
+/* The readable name cut in the middle to at most so many columns, but at least 4. */
 const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t columns);
 
-/* What every program of this model needs, however its steps are split: weights, with all inputs or
- * all outputs of an entry point; where splits were no choice, the lower bound of the program. What
- * models take that share its arena does not count. */
+/* The bytes that every program of this model needs, however its steps are split: weights, plus all
+ * inputs or all outputs of an entry point; where there was no choice of splits, the lower bound of
+ * the program. What other models in a shared arena take is not counted. */
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
-/* Files do not number the spaces that are beside, which are parts of the process: the index that
- * they give a space (or, for the count of all, how many there are), and the space of an index. */
+/* Files do not number spaces that are parts of the process. These give a space's index in files
+ * (for the count of all spaces, how many have one), and the space of an index. */
 uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space);
 uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index);
-/* What a plan copies between spaces; the cost that nothing hides is part of the plan's. */
+/* Counts what a plan copies between spaces; the cost that nothing hides is part of the plan's. */
 void ul_report_count_transfers(const struct ul_report *report,
                                struct ul_saved_transfers *transfers);
-/* What the plan does at a position; transfers and waits are no steps of the problem. */
+/* The step that the plan runs at a position; transfers and waits are not steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
-/* Up to `wanted` steps that need most by themselves, in order, and what beside what always lives:
- * below the first no plan is. Returns how many. */
+/* Finds up to `wanted` steps that need most by themselves, in order, and how much besides what
+ * always lives: no plan is below the first. Returns how many. */
 uint32_t ul_report_blockers(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
                             uint32_t *steps, uint64_t *need_bytes);
-/* How many runs of steps of a plan are recomputations. */
+/* How many runs of steps in a plan are recomputations. */
 uint32_t ul_report_recomputed(const struct ul_plan *plan);
-/* How many runs of steps are recomputations, and their operations as a part of all others'. */
+/* How many runs of steps are recomputations, and their operations as a fraction of all others. */
 double ul_report_repeated(const struct ul_report *report, uint32_t *count);
-/* Ranges alive at the peak other than weights and optimizer state, of an alias chain its newest
- * member; the `wanted` biggest first, in order. Returns how many there are. */
+/* Ranges alive at the peak other than weights and optimizer state, the newest member of each alias
+ * chain; the `wanted` biggest come first, in order. Returns how many there are. */
 uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
                          uint32_t **alive);
 
-/* Moves those of the `wanted` largest sizes to the front, in order; ties by index. */
+/* Moves the `wanted` largest sizes to the front, in order; ties by index. */
 void ul_report_biggest_first(const uint64_t *sizes, uint32_t *alive, uint32_t count,
                              uint32_t wanted);
 
 /* save.c: the facts of plan.json (docs/plan-format.md), and its text. */
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
-/* All that it says. */
-void ul_report_save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved);
-/* read_plan.c: a plan.json for `check` and --plan, which hold it against its model. */
+/* read_plan.c: reads a plan.json for `check` and --plan, which hold it against its model. */
 
-/* All that it says, where process, alignment and device hold together. */
+/* All facts of the file; process, alignment and device must agree. */
 enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, size_t length,
                                      struct ul_saved *header, struct ul_diag *diag) UL_MUST_CHECK;
-/* The plan that it is, on `problem`. */
+/* The plan of the file, on `problem`. */
 enum ul_status ul_report_read_plan(struct ul_arena *arena, const struct ul_saved *said,
                                    const struct ul_problem *problem, struct ul_plan *plan,
                                    struct ul_diag *diag) UL_MUST_CHECK;
 
 /* What a plan.json says that its model does not determine, as lists of its keys, "proven, method":
- * all that `check` can do is to hold it against the rest. */
+ * `check` can only hold it against the rest of the file. */
 struct ul_report_words {
-    const char *planners; /* a search found it: the planner's word */
-    const char *given;    /* it says what was asked for, and by whom */
+    const char *planners; /* a search found it: the planner claims it */
+    const char *given;    /* what was asked for, and by whom */
     const char *chosen;   /* another value may hold as well */
 };
 
-/* said.c: what a plan.json says beside its positions and ranges, against the text of the same plan
- * that its reader has described again; UL_MISMATCH names the key, the entry and both values.
+/* said.c: compares what a plan.json says besides its positions and ranges with the text of the same
+ * plan, which its reader has described again. UL_MISMATCH names the key, the entry and both values.
  * `sample_count` is that of a step of the program, or 0. */
 enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, size_t said_length,
                                     const struct ul_text *own, uint64_t sample_count,
                                     struct ul_report_words *words,
                                     struct ul_diag *diag) UL_MUST_CHECK;
 
-/* calls.c: what of the rows is there for the calls of a library; 0 where there are none. */
+/* calls.c: parts of the rows that exist for the calls of a library; 0 where there are none. */
 
 bool ul_report_has_calls(const struct ul_report *report);
-/* By which weights are longer than their elements. */
+/* By how much weights are longer than their elements. */
 uint64_t ul_report_packing_bytes(const struct ul_report *report);
-/* Bytes of the weights, wherever they lie, by the type of their elements. False: none has 8 bits or
- * fewer, and there is nothing to tell. */
+/* Bytes of the weights, wherever they are, by the type of their elements. False: none has 8 bits or
+ * fewer, so there is nothing to report. */
 bool ul_report_weight_bytes(const struct ul_report *report, uint64_t bytes[UL_DTYPE_COUNT]);
-/* At the peak, of activations that kernels write and calls alone read. */
+/* Bytes at the peak of activations that kernels write and only calls read. */
 uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena);
 
-/* precision.c: what is in f32 where --precision asks for 16 bits, by reason, that of most bytes
- * first; none without the option. Each value counts once, whenever and however often it lies in
- * the plan. */
+/* precision.c: values in f32 where --precision asks for 16 bits, by reason, with the reason of most
+ * bytes first; none without the option. Each value counts once, however often it has a place in the
+ * plan. */
 void ul_report_save_kept(const struct ul_report *report, struct ul_arena *arena,
                          struct ul_saved *saved);
 
-/* precision.c: --precision, "fp16" or "bf16"; NULL: all of f32 is stored as that. */
+/* precision.c: --precision, "fp16" or "bf16", as which all f32 is stored; NULL: f32 stays. */
 const char *ul_report_precision(const struct ul_report *report);
-/* How many weights stay f32, since 16 bits lack numbers of theirs. */
+/* How many weights stay f32, because 16 bits cannot hold their numbers. */
 uint32_t ul_report_too_large(const struct ul_report *report);
-/* What storing in 16 bits saves, of what lies in the arena at the peak. */
+/* What storing in 16 bits saves in the arena at the peak. */
 uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_arena *arena);
 
 /* training.c: lines of the summary, with the gradients' bytes at the peak. */
 void ul_report_put_training(struct ul_text *text, const struct ul_saved_training *training,
                             const char *optimizer, uint64_t gradient_bytes);
 
-/* ladder.c: one row a plan, from the plan without a budget to the smallest. */
+/* ladder.c: one row for each plan, from the plan without a budget to the smallest. */
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder);
 void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,
@@ -224,22 +224,15 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
 void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder);
 
-/* The plans as facts: what a picture of them needs. */
+/* The plans as facts, for pictures of them. */
 void ul_report_save_ladder(const struct ul_report *report, struct ul_arena *arena,
                            struct ul_saved *saved);
 
-/* what_if.c: one row a case. */
+/* what_if.c: one row for each case. */
 
-/* The value of an axis that a case has. */
-const char *ul_report_table_value(const struct ul_report_table *table, uint32_t index,
-                                  uint32_t axis);
-/* Whether no other case of the table is better in bytes and in time for a sample. */
-bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index);
 void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
                               uint32_t columns);
 void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table);
 void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table);
-/* The members of one that is a plan, without braces. */
-void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *row);
 
 #endif

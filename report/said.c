@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan.json says beside its positions and ranges, held against the same plan said anew.
+/* Compares what a plan.json says besides its positions and ranges with the same plan described
+ * anew.
  *
- * Problem: names, operations, implementations, what is trained, what a process takes: nobody who
- * reads a plan again computes them, so a file may say anything of them. Method: whoever checks has
- * read the plan onto the program of its model and describes it as `plan` does; each value of the
- * file must be the one of that description. What a search found, and what was asked for, is not
- * computed (facts.def); what is said of bytes, costs and bounds the planner's checker has added up.
- * A key that is not known is passed over, and so is one that an older plan does not have. */
+ * Problem: nothing computes names, operations, implementations, trained tensors or process bytes
+ * from a plan that is read, so a file may claim anything about them. Method: the reader has mapped
+ * the plan onto the program of its model, and describes it as `plan` does; each value of the file
+ * must equal the one in that description. What a search found, and what was asked for, is not
+ * computed (facts.def); the planner's checker has added up bytes, costs and bounds. Unknown keys
+ * are ignored, and so are keys that an older plan does not have. */
 #include "report/json_in.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A value as JSON has it, short enough for a message. */
+/* A value as JSON, short enough for a message. */
 static const char *value_text(struct ul_json *json, const json_t *value)
 {
     char dumped[80];
@@ -29,7 +30,7 @@ static const char *value_text(struct ul_json *json, const json_t *value)
 
 struct holder {
     struct ul_json *json;
-    const json_t *names; /* of the table that is held: what an entry of a column is of */
+    const json_t *names; /* names for the entries of the table's columns */
 };
 
 static enum ul_status fail(const struct holder *holder, const char *place, size_t entry,
@@ -66,8 +67,8 @@ static enum ul_status hold_list(const struct holder *holder, const char *place, 
     return UL_OK;
 }
 
-/* Holds the values of objects and the entries of lists one by one, and a list in a list as a whole.
- * `fact` is that of the place, whose members are facts or, for each name, a number. */
+/* Compares the values of objects and the entries of lists one by one, and a list in a list as a
+ * whole. `fact` describes the place, whose members are facts, or a number for each name. */
 static enum ul_status hold(const struct holder *holder, const struct ul_fact *fact,
                            const char *place, const json_t *said, const json_t *own)
 {
@@ -96,7 +97,7 @@ static enum ul_status hold(const struct holder *holder, const struct ul_fact *fa
     return UL_OK;
 }
 
-/* "proven, method": what the plan has of that kind, columns of tables too. */
+/* Lists the plan's keys of that kind, including columns of tables: "proven, method". */
 static void list_places(const struct ul_fact_class *class, const char *prefix, const json_t *object,
                         enum ul_fact_held kind, struct ul_text *list)
 {

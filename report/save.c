@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The facts of a plan, read off the plan and the description beside it. docs/plan-format.md
- * documents each. */
+/* The facts of a plan, from the plan and its description. docs/plan-format.md documents each. */
 #include "planner/model/timeline.h"
 #include "report/saved.h"
 
@@ -8,7 +7,7 @@
 
 /* ---- Tables ---- */
 
-/* How elements lie in memory is said where that is asked for. */
+/* The layout of elements in memory is saved only where that is asked for. */
 static void save_range(const struct ul_report *report, struct ul_arena *arena,
                        const struct ul_report_readers *readers, uint32_t i,
                        struct ul_saved_range *saved)
@@ -39,7 +38,7 @@ static void save_range(const struct ul_report *report, struct ul_arena *arena,
                        : ""};
 }
 
-/* What is not run has neither a number nor a pass. */
+/* Something that does not run has neither a number nor a pass. */
 static void save_step(const struct ul_report *report, const struct ul_report_readers *readers,
                       uint32_t i, struct ul_saved_step *saved)
 {
@@ -93,7 +92,7 @@ static void save_tables(const struct ul_report *report, struct ul_arena *arena,
         save_range(report, arena, &readers, i, &saved->ranges[i]);
 }
 
-/* A process is no smaller than its buffer, but for rows that nobody looks up. */
+/* A process is no smaller than its buffer, except for rows that are never looked up. */
 static bool is_misfit_proven(const struct ul_report *report)
 {
     uint64_t reserved = report->plan->reserved_bytes[0];
@@ -114,7 +113,7 @@ static void save_plan(const struct ul_report *report, struct ul_saved *saved)
     saved->lower_bound_bytes = plan->lower_bound_bytes;
     saved->alignment_bytes = plan->alignment_bytes;
     saved->fits = plan->fits;
-    /* Where it does not fit: that nothing does. */
+    /* where the plan does not fit, whether that is proven for all */
     saved->proven = plan->fits ? plan->packing_proven : is_misfit_proven(report);
     saved->optimal = plan->optimal;
     saved->cost_bound = plan->cost_bound;
@@ -131,7 +130,7 @@ static void save_plan(const struct ul_report *report, struct ul_saved *saved)
         .order = plan->order_method, .remat = plan->remat_method, .pack = plan->pack_method};
 }
 
-/* ---- What follows from its tables ---- */
+/* ---- Facts that follow from the tables ---- */
 
 static void save_sums(const struct ul_report *report, struct ul_arena *arena,
                       struct ul_saved *saved)
@@ -169,7 +168,7 @@ static uint32_t model_of(const struct ul_report *report, uint32_t region)
     return model;
 }
 
-/* One bit a model: which of them read the value. */
+/* Marks values that a position reads by the bit of its model. */
 static void mark_readers(const struct ul_report *report, uint32_t position, uint64_t bit,
                          uint64_t *readers)
 {
@@ -222,7 +221,7 @@ static void save_models(const struct ul_report *report, struct ul_arena *arena,
     add_weights(report, readers, saved);
 }
 
-/* ---- What makes it smaller ---- */
+/* ---- Remedies ---- */
 
 /* The first run of a step; every step has one. */
 static uint32_t position_of(const struct ul_plan *plan, uint32_t step)
@@ -249,7 +248,7 @@ static void save_blockers(const struct ul_report *report, struct ul_arena *arena
                                                        .bytes = need_bytes[i]};
 }
 
-/* Whose the process of a remedy is stands where it is not this plan's. */
+/* The owner of a remedy's process is saved only where it is not this plan's. */
 static void save_remedies(struct ul_arena *arena, struct ul_saved *saved)
 {
     struct ul_saved_remedy *remedies =
@@ -262,7 +261,7 @@ static void save_remedies(struct ul_arena *arena, struct ul_saved *saved)
     saved->remedies = remedies;
 }
 
-void ul_report_save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved)
+static void save(const struct ul_report *report, struct ul_arena *arena, struct ul_saved *saved)
 {
     *saved = report->facts;
     saved->format = "ullage-plan";
@@ -280,6 +279,6 @@ void ul_report_save(const struct ul_report *report, struct ul_arena *arena, stru
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
 {
     struct ul_saved saved;
-    ul_report_save(report, text->arena, &saved);
+    save(report, text->arena, &saved);
     ul_facts_put(text, &saved);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a plan.json for reports: everything is held to its range here, since pictures and tables
- * are made of it without another look. */
+/* Reads a plan.json for reports: everything is checked against its range here, since pictures and
+ * tables are made from it without further checks. */
 #include "report/saved.h"
 #include "report/json_in.h"
 
 #include <string.h>
 
-static const uint64_t MAX_BYTES = (uint64_t)1 << 60; /* so that sums and differences are numbers */
+/* so that sums and differences do not overflow */
+static const uint64_t MAX_BYTES = (uint64_t)1 << 60;
 
-/* A range takes over the bytes of one that ends where it begins; and sums can be formed. */
+/* A range must take over the bytes of one that ends where it begins; and sums must not overflow. */
 static enum ul_status check_ranges(const struct ul_saved *saved, struct ul_arena *arena,
                                    struct ul_diag *diag)
 {
@@ -35,7 +36,7 @@ static enum ul_status check_ranges(const struct ul_saved *saved, struct ul_arena
     return UL_OK;
 }
 
-/* Positions of the range, ascending. */
+/* Whether the readers are positions of the range, ascending. */
 static bool has_good_readers(const struct ul_saved_range *range)
 {
     for (uint32_t i = 0; i < range->readers_count; i++)
@@ -45,7 +46,7 @@ static bool has_good_readers(const struct ul_saved_range *range)
     return true;
 }
 
-/* What other places number is there. */
+/* Checks that numbers which other places refer to exist. */
 static enum ul_status check_numbers(const struct ul_saved *saved, struct ul_diag *diag)
 {
     if (saved->alignment_bytes == 0 || saved->alignment_bytes > 1 << 30)
@@ -66,8 +67,8 @@ static enum ul_status check_numbers(const struct ul_saved *saved, struct ul_diag
     return UL_OK;
 }
 
-/* Follows from the sizes. A plan that was made before the process was compared says what is saved
- * of the buffer, and is shown as a newer one. */
+/* Savings follow from the sizes. A plan from before the process was compared says what it saves of
+ * the buffer, and is shown like a newer one. */
 static void find_savings(struct ul_saved *saved)
 {
     bool of_buffer = ul_saved_bounds_buffer(saved) || saved->process_bytes == UINT64_MAX;

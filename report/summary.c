@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan for the terminal: whether it fits, the sum table, the curve of live bytes and who stands
- * at its peak, what makes it smaller, how far from the bounds it is. In less than 40 lines: of
- * values at the peak, then of notes, as many as there is room for. */
+/* A plan for the terminal: whether it fits, the sum table, the curve of live bytes and the values
+ * at its peak, what makes it smaller, how far it is from the bounds. It takes less than 40 lines:
+ * values at the peak, then notes, are left out where there is no room. */
 #include "report/saved.h"
 
 #include <inttypes.h>
@@ -21,13 +21,13 @@ struct summary {
     struct ul_text *text;
     const struct ul_saved *saved;
     const struct ul_summary_style *style;
-    struct ul_report_unit unit; /* one for all, so that columns add up to the eye */
-    uint32_t tightness;         /* how much is left out, from 0 on */
+    struct ul_report_unit unit; /* for all sizes, so that columns visibly add up */
+    uint32_t tightness;         /* how much is left out: 0 is nothing */
 };
 enum { TIGHT_VALUES = 1, TIGHT_NOTES, TIGHT_BOUNDS, TIGHTEST };
 
-/* Where colours begin and end, until all is put: bytes that no text of a plan has, which is UTF-8.
- */
+/* Marks for the beginning and end of colours, until all is written: bytes that cannot occur in
+ * UTF-8, which every text of a plan is. */
 #define MARK_BOLD "\xFD"
 #define MARK_RED "\xFE"
 #define MARK_END "\xFF"
@@ -42,7 +42,7 @@ static const char *name_in(const struct summary *summary, const char *name, size
     return ul_report_fit_name(summary->text->arena, name, columns);
 }
 
-/* A name in a paragraph: whole, where a line has room for it. */
+/* A name in a paragraph: the whole name where a line has room for it. */
 static const char *name_of(const struct summary *summary, const char *name)
 {
     return name_in(summary, name, summary->style->line_columns - NAME_MARGIN);
@@ -61,7 +61,7 @@ static uint32_t count_lines(const struct ul_text *text)
     return count;
 }
 
-/* A paragraph, folded at blanks to the width of lines. */
+/* Writes a paragraph, folded at blanks to the width of lines. */
 static void put_folded(struct summary *summary, const char *paragraph)
 {
     struct ul_arena *arena = summary->text->arena;
@@ -82,7 +82,7 @@ static void put_folded(struct summary *summary, const char *paragraph)
 
 /* ---- The verdict ---- */
 
-/* What a budget is held against: of the process, where the plan says that, or of the buffer. */
+/* What a budget is compared with: the process, where the plan gives it, or the buffer. */
 static uint64_t needed_bytes(const struct summary *summary)
 {
     bool of_process =
@@ -90,20 +90,20 @@ static uint64_t needed_bytes(const struct summary *summary)
     return of_process ? summary->saved->process_bytes : summary->saved->reserved_bytes;
 }
 
-/* Not a caller's: then code and runtime are the program's. */
+/* Whether the process is the program's, with its code and runtime, and not a caller's. */
 static bool is_whole(const struct summary *summary)
 {
     return summary->saved->process[UL_SAVED_CODE] > 0;
 }
 
-/* Whether what a budget bounds is the same of the plan and of a remedy's. */
+/* Whether a budget bounds the same memory in the plan and in the remedy. */
 static bool is_alike(const struct summary *summary, const struct ul_saved_remedy *remedy)
 {
     return remedy->process_of[0] == '\0' || ul_saved_bounds_buffer(summary->saved);
 }
 
-/* What it has to fit: "the budget of 1.00 KiB = 1024 bytes for the process", or a device by name.
- */
+/* What it has to fit: "the budget of 1.00 KiB = 1024 bytes for the process", or a device by
+ * name. */
 static const char *budget_of(const struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -145,7 +145,7 @@ static void put_budget(struct summary *summary)
                        is_alike(summary, remedy) ? "" : ", in a caller's process");
 }
 
-/* Whose bytes the headline says first. */
+/* Whose bytes the headline gives first. */
 static const char *whose(const struct summary *summary)
 {
     return ul_saved_is_of_device(summary->saved) ? "device"
@@ -153,7 +153,7 @@ static const char *whose(const struct summary *summary)
                                                  : "of the caller's process";
 }
 
-/* "process 9.87 MiB = 10349445 bytes at set-up, "; an older plan says nothing of it. */
+/* "process 9.87 MiB = 10349445 bytes at set-up, "; empty for an older plan. */
 static const char *headline_process(const struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -166,7 +166,8 @@ static const char *headline_process(const struct summary *summary)
                            lacks && summary->tightness < TIGHTEST ? " as far as it is known" : "");
 }
 
-/* The process and the buffer beside it, in a line of its own where one has no room for both. */
+/* Writes the process and the buffer, which gets a line of its own where one line has no room for
+ * both. */
 static void put_verdict(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -195,7 +196,7 @@ static void put_trained(struct summary *summary)
     }
 }
 
-/* That it is the largest is shown by the next one. */
+/* The next size, which does not fit, shows that it is the largest. */
 static void put_largest(struct summary *summary)
 {
     const struct ul_saved_search *largest = ul_saved_largest(summary->saved);
@@ -251,7 +252,7 @@ static void put_row(struct summary *summary, const char *label, uint64_t bytes)
                    bytes);
 }
 
-/* A part of the row above it. */
+/* Writes a part of the row above. */
 static void put_part(struct summary *summary, const char *label, uint64_t bytes)
 {
     if (bytes > 0)
@@ -259,13 +260,13 @@ static void put_part(struct summary *summary, const char *label, uint64_t bytes)
                        in_unit(summary, bytes), bytes);
 }
 
-/* Where lines are few, what is seldom much stands in one row. */
+/* Whether a row is seldom large: these share one row where lines are few. */
 static bool is_small_row(const struct summary *summary, uint32_t row)
 {
     return summary->tightness >= TIGHTEST && row >= UL_PLAN_INPUTS && row < UL_REPORT_ROW_COUNT - 1;
 }
 
-/* Of a quantized model: the types that make most of its weights. */
+/* For a quantized model: the types that make up most of its weights. */
 static void put_types(struct summary *summary)
 {
     enum { MAX_TYPES = 3, LEAST_PART = 100 };
@@ -288,7 +289,7 @@ static void put_types(struct summary *summary)
     }
 }
 
-/* Rows of nothing add nothing; that nothing is unaccounted is said. */
+/* Rows of 0 bytes are left out, except that nothing is unaccounted. */
 static void put_rows(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -302,7 +303,7 @@ static void put_rows(struct summary *summary)
             put_row(summary, "inputs, outputs, padding", small_bytes);
         if ((saved->rows[row] > 0 && !is_small_row(summary, row)) || is_last)
             put_row(summary, ul_report_row_label(summary->text->arena, row), saved->rows[row]);
-        /* Of read-only weights there is no row here. */
+        /* Read-only weights have no row here. */
         if (row == UL_PLAN_WEIGHTS && saved->rows[row] > 0 && summary->tightness < TIGHTEST) {
             put_types(summary);
             put_part(summary, "of it the library's packing", saved->for_library.packing_bytes);
@@ -313,8 +314,8 @@ static void put_rows(struct summary *summary)
     put_row(summary, "reserved", saved->reserved_bytes);
 }
 
-/* What lies in none of the memory that is written: what a microcontroller has in flash, and buffers
- * of the caller, which are none of the plan's. */
+/* Memory outside the written memory: read-only data, which a microcontroller has in flash, and
+ * buffers of the caller, which are not part of the plan. */
 static void put_others(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -332,7 +333,7 @@ static void put_others(struct summary *summary)
     }
 }
 
-/* What nobody says of a device before a program runs there. */
+/* What is not known of a device before a program runs there. */
 static void put_unknown(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -349,8 +350,8 @@ static void put_unknown(struct summary *summary)
                        context, libraries);
 }
 
-/* Beside the buffer, in a line, and the sum; what stands in rows of reserved bytes but is never
- * there is said. */
+/* Writes what the process takes besides the buffer on a line, and the sum; and says which reserved
+ * rows are never resident. */
 static void put_process(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -385,7 +386,7 @@ static void put_process(struct summary *summary)
 
 /* ---- The curve ---- */
 
-/* The most that lives in each column of the picture, and the column of the peak. */
+/* The most live bytes in each column of the picture, and the column of the peak. */
 static uint64_t *columns_of(const struct summary *summary, uint32_t width, uint32_t *peak)
 {
     const struct ul_saved *saved = summary->saved;
@@ -408,7 +409,7 @@ static uint64_t *columns_of(const struct summary *summary, uint32_t width, uint3
     return most;
 }
 
-/* One cell: how much of the line's band of bytes is filled, in eighths, or in ASCII. */
+/* Writes one cell: how much of the line's band of bytes is filled, in eighths, or in ASCII. */
 static void put_cell(struct summary *summary, double filled)
 {
     static const char *const blocks[] = {" ",
@@ -427,7 +428,7 @@ static void put_cell(struct summary *summary, double filled)
         ul_text_put(summary->text, part >= 0.75 ? "#" : part >= 0.25 ? ":" : part > 0 ? "." : " ");
 }
 
-/* From the bytes that live at every step, up to the peak. */
+/* The picture goes from the bytes that always live up to the peak. */
 static void put_curve(struct summary *summary)
 {
     enum { LABEL = 12, MAX_WIDTH = 160 };
@@ -484,8 +485,8 @@ static void put_peak_name(struct summary *summary)
     ul_text_put(summary->text, ".\n");
 }
 
-/* How wide two columns of names are in a line: each as its longest name, or, where a terminal has
- * no room for that, the second no more than a third. */
+/* Widths of two columns of names in a line: that of the longest name, or, where the terminal has no
+ * room for that, at most a third for the second. */
 static void share_line(size_t room, size_t *first, size_t *second)
 {
     if (*first + *second <= room)
@@ -507,7 +508,7 @@ static const char *maker_of(const struct ul_saved *saved, uint32_t range)
     return maker == NULL ? "given" : maker->op;
 }
 
-/* Lines of bytes, name, steps of its life, operators that make it. */
+/* Writes lines of bytes, name, steps of its life, operators that make it. */
 static void put_alive(struct summary *summary, const uint32_t *alive, uint32_t count)
 {
     const struct ul_saved *saved = summary->saved;
@@ -561,7 +562,7 @@ static void put_values(struct summary *summary, uint32_t wanted)
 
 /* ---- What makes it smaller ---- */
 
-/* What a kind of change does, as the heading of its line. */
+/* A heading for a kind of change. */
 static const char *label_of(const char *kind)
 {
     static const struct {
@@ -591,8 +592,8 @@ static const char *change_of(const struct summary *summary, const char *change)
     return shown;
 }
 
-/* What the change is stands whole, in a line of its own where there is no room: it is for typing.
- */
+/* The change is always written whole, in a line of its own where there is no room: people type
+ * it. */
 static void put_remedy(struct summary *summary, const struct ul_saved_remedy *remedy)
 {
     const char *change = change_of(summary, remedy->change);
@@ -623,8 +624,8 @@ static void put_applied(struct summary *summary)
     put_folded(summary, line.data);
 }
 
-/* The best of each kind, then the next best; in the last place the best that keeps results, if no
- * other does. */
+/* Chooses the best of each kind, then the next best; the last place goes to the best that keeps
+ * results, if no other does. */
 static uint32_t choose_remedies(const struct summary *summary, uint32_t own, uint32_t *chosen)
 {
     const struct ul_saved_remedy *remedies = summary->saved->remedies;
@@ -655,7 +656,7 @@ static uint32_t choose_remedies(const struct summary *summary, uint32_t own, uin
     return count;
 }
 
-/* What fewer bits cost in the results is known when they are computed. */
+/* The error in the results from fewer bits is known only when they are computed. */
 static void put_error_hint(struct summary *summary, const uint32_t *chosen, uint32_t count)
 {
     bool quantizes = false;
@@ -712,13 +713,13 @@ static void put_blocker(struct summary *summary)
 
 /* ---- Bounds ---- */
 
-/* Who holds the bounds that the checker adds up itself. */
+/* Who checks the bounds that can be added up again. */
 static const char *checker(const struct summary *summary)
 {
     return summary->saved->is_checked ? "checked" : "says the file";
 }
 
-/* Under a budget: how much less time there could be, and who says so. */
+/* Under a budget: how much less time might be possible, and who says so. */
 static void put_cost_bound(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -742,7 +743,7 @@ static void put_cost_bound(struct summary *summary)
                                 saved->optimal_within));
 }
 
-/* Of the packing: what no other offsets of these very live ranges are below. */
+/* The bound of the packing: no other offsets of these live ranges take fewer bytes. */
 static void put_packing_bound(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -762,8 +763,8 @@ static void put_packing_bound(struct summary *summary)
                                             checker(summary), exact(summary, bound), gap));
 }
 
-/* What is proven of the bytes, from what holds for this order alone to what holds for all; only
- * what says more than the sentence before it. */
+/* Writes what is proven about the bytes, from bounds for this order to bounds for all; a bound that
+ * adds nothing to the one before is left out. */
 static void put_memory_bounds(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -795,7 +796,7 @@ static void put_memory_bounds(struct summary *summary)
                                         checker(summary), exact(summary, least)));
 }
 
-/* How many runs of steps are recomputations, and their operations as a part of all others'. */
+/* How many runs of steps are recomputations, and their operations as a fraction of all others. */
 static void put_repeated(struct summary *summary)
 {
     double all = 0, repeated = 0;
@@ -811,7 +812,7 @@ static void put_repeated(struct summary *summary)
                        ul_plural(count), all > 0 ? 100 * repeated / all : 0);
 }
 
-/* What leaves the buffer and comes back, and what of that no computation hides. */
+/* Writes what leaves the buffer and comes back, and which part no computation hides. */
 static void put_transfers(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -865,7 +866,7 @@ static void put_bounds(struct summary *summary)
                        (double)saved->step_cost * 1e-6);
     if (saved->base_cost > 0 && saved->cost != saved->base_cost) {
         bool is_beside = saved->launches.on_second_stream > 0 && saved->cost < saved->base_cost;
-        uint64_t spared_ns = is_beside ? shared_ns : 0; /* as streams were chosen */
+        uint64_t spared_ns = is_beside ? shared_ns : 0; /* as when streams were chosen */
         double more =
             100.0 * ul_plan_overhead(saved->cost - spared_ns, saved->base_cost - spared_ns);
         ul_text_printf(summary->text, ", %.2f %% %s time %s", more < 0 ? -more : more,
@@ -877,7 +878,7 @@ static void put_bounds(struct summary *summary)
 
 /* ---- Notes ---- */
 
-/* What another storage saves of these very values, and what it could not be had for. */
+/* Writes what another storage saves for these values, and where it was not possible. */
 static void put_precision(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -910,7 +911,7 @@ static void put_precision(struct summary *summary)
                                    name_of(summary, precision)));
 }
 
-/* What has no 16 bits, and why; reasons of few bytes together. */
+/* Writes what is not stored in 16 bits, and why; reasons of few bytes share a line. */
 static void put_kept(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -937,7 +938,7 @@ static void put_kept(struct summary *summary)
                        in_unit(summary, left_bytes), left_bytes, left_count);
 }
 
-/* Which products of a quantized model are none of integers. */
+/* Names products of a quantized model that do not compute in integers. */
 static void put_floats(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -950,7 +951,7 @@ static void put_floats(struct summary *summary)
                             name_of(summary, saved->in_floats[0].op), saved->in_floats[0].why));
 }
 
-/* What the libraries of a device were planned with. */
+/* Says with which libraries of a device the plan was made. */
 static void put_libraries(struct summary *summary)
 {
     const char *workspace = ul_saved_option(summary->saved, "workspace");
@@ -971,7 +972,7 @@ static void put_libraries(struct summary *summary)
                                                                                : ""));
 }
 
-/* What an option that may be repeated names: the first, and how many more. */
+/* Writes what an option that may be repeated names: the first, and how many more. */
 static void put_named(struct summary *summary, const char *option, const char *title)
 {
     struct ul_arena *arena = summary->text->arena;
@@ -1029,10 +1030,10 @@ static void put_notes(struct summary *summary)
         put_folded(summary, ul_arena_printf(summary->text->arena, "%.*s", (int)length, at));
         at += length + (at[length] == '\n');
     }
-    put_kept(summary); /* the longest, and the first to go where there is no room */
+    put_kept(summary); /* the longest note, so the first to go where there is no room */
 }
 
-/* Notes as far as there is room for them, from the first. */
+/* Appends notes from the first on, as far as there is room. */
 static void append_notes(struct summary *summary, const struct ul_text *notes)
 {
     uint32_t used = count_lines(summary->text), left = count_lines(notes);
@@ -1050,7 +1051,7 @@ static void append_notes(struct summary *summary, const struct ul_text *notes)
                        left, ul_plural(left));
 }
 
-/* All of it; whether it is within the lines, notes whole. */
+/* Writes everything; returns whether it fits the lines with all notes. */
 static bool put_all(struct summary *summary, struct ul_text *all)
 {
     const struct ul_saved *saved = summary->saved;
@@ -1086,8 +1087,8 @@ static bool put_all(struct summary *summary, struct ul_text *all)
     return fits;
 }
 
-/* Escapes what the plan brought along, and puts colours where their marks stand: escape sequences
- * come from here alone. */
+/* Escapes the plan's texts, and puts colours in place of their marks, so that no escape sequence
+ * comes from a plan. */
 static void put_shown(struct ul_text *text, const struct ul_text *all, bool has_colors)
 {
     for (const char *at = all->data; *at != '\0';) {

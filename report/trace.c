@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as a trace for Perfetto (trace-event format, JSON). Values overlap, which complete slices
- * of one track may not: they are pairs of asynchronous events, each with an id of its own. */
+/* A plan as a trace for Perfetto (trace-event format, JSON). Complete slices of one track may not
+ * overlap; values do, so each is a pair of asynchronous events with an id of its own. */
 #include "report/saved.h"
 
 #include <inttypes.h>
@@ -64,7 +64,7 @@ static void put_values(struct ul_text *text, const struct ul_saved *saved)
     }
 }
 
-/* One counter with a series for each class that there is. */
+/* Writes one counter with a series for each class in use. */
 static void put_counters(struct ul_text *text, const struct ul_saved *saved)
 {
     uint64_t *curves[UL_SAVED_CURVES];

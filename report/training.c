@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program that trains trains, and what keeps gradients in memory, for terminals. */
+/* For terminals: what a program that trains trains, and what keeps gradients in memory. */
 #include "report/report.h"
 
 #include <inttypes.h>
 
-/* What small tensors and embeddings take, apart from what is asked of the others. */
+/* Writes what small tensors and embeddings take; their options differ from those of the others. */
 static void put_wide(struct ul_text *text, const struct ul_saved_training *training)
 {
     uint64_t count = training->parameters - training->wide_parameters;
@@ -17,8 +17,8 @@ static void put_wide(struct ul_text *text, const struct ul_saved_training *train
                     "small tensors and embeddings, is all that there is.\n");
     else
         ul_text_printf(text,
-                       "Of these, %" PRIu64 " in %" PRIu64
-                       " tensors keep 32 bits, %.2f bytes each with state; the others take %.2f.\n",
+                       "%" PRIu64 " of these, in %" PRIu64
+                       " tensors, keep 32 bits, %.2f bytes each with state; others take %.2f.\n",
                        training->wide_parameters, training->wide_tensors,
                        (double)training->wide_bytes / (double)training->wide_parameters,
                        (double)bytes / (double)count);
@@ -37,7 +37,7 @@ static void put_unreached(struct ul_text *text, const struct ul_saved_training *
                                            : "");
 }
 
-/* What forbids that a gradient goes into its update at once. */
+/* Writes what prevents a gradient from going into its update at once. */
 static void put_kept(struct ul_text *text, const struct ul_saved_training *training,
                      uint64_t gradient_bytes)
 {

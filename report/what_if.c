@@ -23,8 +23,8 @@ static double samples_per_second(const struct ul_report_case *row)
     return row->cost == 0 ? 0 : 1e9 * (double)row->sample_count / (double)row->cost;
 }
 
-const char *ul_report_table_value(const struct ul_report_table *table, uint32_t index,
-                                  uint32_t axis)
+/* The value that a case has on an axis. */
+static const char *table_value(const struct ul_report_table *table, uint32_t index, uint32_t axis)
 {
     UL_ASSERT(index < table->case_count && axis < table->axis_count);
     for (uint32_t a = table->axis_count; a-- > axis + 1;)
@@ -32,13 +32,13 @@ const char *ul_report_table_value(const struct ul_report_table *table, uint32_t 
     return table->axes[axis].values[index % table->axes[axis].count];
 }
 
-/* ns of a sample; of a run where runs have none. */
+/* ns per sample; per run where a run has no samples. */
 static double sample_time(const struct ul_report_case *row)
 {
     return (double)row->cost / (double)(row->sample_count > 0 ? row->sample_count : 1);
 }
 
-/* Rows of one model follow each other. */
+/* Rows of one model are adjacent. */
 static bool has_same_model(const struct ul_report_table *table, uint32_t a, uint32_t b)
 {
     uint32_t count = table->model_sha256 == NULL ? table->axes[0].count : 1;
@@ -46,7 +46,7 @@ static bool has_same_model(const struct ul_report_table *table, uint32_t a, uint
     return a / of_each == b / of_each;
 }
 
-/* Whether what a budget bounds is the same of both: two buffers, or two processes of the same
+/* Whether a budget bounds the same memory in both: two buffers, or two processes of the same
  * owner. */
 static bool is_alike(const struct ul_report_case *a, const struct ul_report_case *b)
 {
@@ -54,7 +54,8 @@ static bool is_alike(const struct ul_report_case *a, const struct ul_report_case
            (a->bounds_buffer || strcmp(a->process_of, b->process_of) == 0);
 }
 
-bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index)
+/* Whether no other case of the table is better both in bytes and in time per sample. */
+static bool is_best_case(const struct ul_report_table *table, uint32_t index)
 {
     const struct ul_report_case *row = &table->cases[index];
     if (row->status != UL_OK)
@@ -75,13 +76,13 @@ bool ul_report_table_is_best(const struct ul_report_table *table, uint32_t index
 
 /* ---- text ---- */
 
-/* Which columns say something in this table, and how wide they are. */
+/* Which columns this table needs, and how wide they are. */
 struct layout {
     const struct ul_report_table *table;
-    size_t widths[64]; /* of axes */
+    size_t widths[64]; /* widths of axes */
     bool has_models, has_largest, has_overhead, has_repeats, has_rates;
     size_t peak_columns;
-    struct ul_report_unit unit; /* that of the largest buffer */
+    struct ul_report_unit unit; /* the unit of the largest buffer */
 };
 
 static size_t larger(size_t a, size_t b)
@@ -89,8 +90,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* As wide as the longest value, where lines have room for that, else at most `limit`. Returns what
- * they take together. */
+/* Makes a column as wide as its longest value where lines have room for that, else at most `limit`.
+ * Returns the width of all. */
 static size_t size_axes(struct ul_arena *arena, const struct ul_report_table *table, size_t limit,
                         struct layout *layout)
 {
@@ -180,7 +181,7 @@ static void put_plan(struct ul_text *text, const struct layout *layout,
                            : ul_report_fit_name(text->arena, row->peak_node, layout->peak_columns));
 }
 
-/* Why there is no plan, by the number of the first case with that reason. */
+/* The number of the first case with the same reason for having no plan. */
 static uint32_t find_reason(const struct ul_report_table *table, uint32_t index)
 {
     uint32_t number = 0;
@@ -242,7 +243,7 @@ static void put_title(struct ul_text *text, const struct ul_report_table *table,
 
 /* ---- text: the largest model that fits ---- */
 
-/* The axis that says how much memory there is, or the number of axes. */
+/* The axis that gives the amount of memory, or the number of axes. */
 static uint32_t find_room(const struct ul_report_table *table)
 {
     uint32_t axis = 0;
@@ -252,15 +253,15 @@ static uint32_t find_room(const struct ul_report_table *table)
     return axis;
 }
 
-/* Whether a case has that much memory: this value of that axis. */
+/* Whether a case has that amount of memory: this value of that axis. */
 static bool has_room(const struct ul_report_table *table, uint32_t index, uint32_t axis,
                      uint32_t value)
 {
     return axis == table->axis_count ||
-           ul_report_table_value(table, index, axis) == table->axes[axis].values[value];
+           table_value(table, index, axis) == table->axes[axis].values[value];
 }
 
-/* Of most weights, of these that of the least time; the number of cases: none fits. */
+/* The case of most weights, among these the fastest; the number of cases where none fits. */
 static uint32_t find_largest(const struct ul_report_table *table, uint32_t axis, uint32_t value)
 {
     uint32_t found = table->case_count;
@@ -276,7 +277,7 @@ static uint32_t find_largest(const struct ul_report_table *table, uint32_t axis,
     return found;
 }
 
-/* A line for each size of memory: the largest model that has a plan within it. */
+/* Writes a line for each amount of memory: the largest model with a plan within it. */
 static void put_largest(struct ul_text *text, const struct ul_report_table *table)
 {
     uint32_t axis = find_room(table);
@@ -296,11 +297,11 @@ static void put_largest(struct ul_text *text, const struct ul_report_table *tabl
         }
         const struct ul_report_case *row = &table->cases[index];
         ul_text_printf(text, "the largest that fits is %s",
-                       ul_quote(text->arena, ul_report_table_value(table, index, 0)));
+                       ul_quote(text->arena, table_value(table, index, 0)));
         for (uint32_t a = 1; a < table->axis_count; a++)
             if (a != axis)
                 ul_text_printf(text, "%s%s %s", a == 1 || (a == 2 && axis == 1) ? ", with " : ", ",
-                               table->axes[a].label, ul_report_table_value(table, index, a));
+                               table->axes[a].label, table_value(table, index, a));
         ul_text_printf(text, ": %.4g million weights, %s, %.4g ms.\n",
                        (double)row->weight_elements * 1e-6,
                        ul_size_exact(text->arena, row->bounded_bytes), milliseconds(row->cost));
@@ -317,7 +318,7 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
     put_title(text, table, columns);
     put_head(text, &layout);
     for (uint32_t i = 0; i < table->case_count; i++) {
-        bool is_best = ul_report_table_is_best(table, i);
+        bool is_best = is_best_case(table, i);
         has_best = has_best || is_best;
         if (is_plan(&table->cases[i])) {
             first = first != NULL ? first : &table->cases[i];
@@ -325,7 +326,7 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
         }
         ul_text_put(text, is_best ? "* " : "  ");
         for (uint32_t a = 0; a < table->axis_count; a++)
-            put_value(text, ul_report_table_value(table, i, a), layout.widths[a]);
+            put_value(text, table_value(table, i, a), layout.widths[a]);
         if (is_plan(&table->cases[i]))
             put_plan(text, &layout, &table->cases[i]);
         else
@@ -355,7 +356,7 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
     for (uint32_t i = 0; i < table->case_count; i++) {
         const struct ul_report_case *row = &table->cases[i];
         for (uint32_t a = 0; a < table->axis_count; a++) {
-            ul_text_put_csv(text, ul_report_table_value(table, i, a));
+            ul_text_put_csv(text, table_value(table, i, a));
             ul_text_put(text, ",");
         }
         ul_text_printf(text, "%d,", (int)row->status);
@@ -366,8 +367,7 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
                            row->weight_elements, row->reserved_bytes, row->process_bytes,
                            row->process_of, row->largest, row->cost, row->overhead,
                            samples_per_second(row), row->recomputed_count, row->split_count,
-                           row->row_major_count, row->inside_count,
-                           ul_report_table_is_best(table, i));
+                           row->row_major_count, row->inside_count, is_best_case(table, i));
         else
             ul_text_put(text, ",,,,,,,,,,,,,");
         ul_text_put_csv(text, row->peak_node != NULL ? row->peak_node : "");
@@ -379,7 +379,8 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
 
 /* ---- JSON ---- */
 
-void ul_report_put_case_json(struct ul_text *text, const struct ul_report_case *row)
+/* Writes the members of a case that has a plan, without braces. */
+static void put_case_json(struct ul_text *text, const struct ul_report_case *row)
 {
     ul_text_printf(text,
                    "\"reserved_bytes\": %" PRIu64 ", \"process_bytes\": %" PRIu64
@@ -413,7 +414,7 @@ static void put_row_json(struct ul_text *text, const struct ul_report_table *tab
     ul_text_printf(text, "%s\n    {\"values\": [", i == 0 ? "" : ",");
     for (uint32_t a = 0; a < table->axis_count; a++) {
         ul_text_put(text, a == 0 ? "" : ", ");
-        ul_text_put_json(text, ul_report_table_value(table, i, a));
+        ul_text_put_json(text, table_value(table, i, a));
     }
     ul_text_printf(text, "], \"status\": %d, \"fits\": %s", (int)row->status,
                    row->status == UL_OK ? "true" : "false");
@@ -422,12 +423,11 @@ static void put_row_json(struct ul_text *text, const struct ul_report_table *tab
         ul_text_put_json(text, row->message);
     }
     if (is_plan(row)) {
-        ul_text_printf(text, ", \"best\": %s, ",
-                       ul_report_table_is_best(table, i) ? "true" : "false");
+        ul_text_printf(text, ", \"best\": %s, ", is_best_case(table, i) ? "true" : "false");
         if (row->model_sha256 != NULL)
             ul_text_printf(text, "\"model_sha256\": \"%s\", ", row->model_sha256);
         ul_text_printf(text, "\"weight_elements\": %" PRIu64 ", ", row->weight_elements);
-        ul_report_put_case_json(text, row);
+        put_case_json(text, row);
     }
     ul_text_put(text, "}");
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the planner's word cannot be, whatever a search found.
+/* Checks the planner's claims: what they cannot be, whatever a search found.
  *
- * Problem: nobody computes again what plans under other options and budgets take, and by what
- * method this one was found, so a file might say anything. Method: such values must agree with the
- * rest of the file, which is held already (said.c): a ladder descends and has this plan in it, what
- * a remedy saves is the difference of two sizes, what fits follows from the budget, the size that
- * was taken is the largest that fits, and methods are those of the planner.
- * Left undone: that those other plans can be made at all. */
+ * Problem: nothing computes again what plans under other options and budgets take, or by what
+ * method this one was found, so a file might claim anything. Method: such values must agree with
+ * the rest of the file, which is already checked (said.c): a ladder descends and contains this
+ * plan; what a remedy saves is the difference of two sizes; what fits follows from the budget; the
+ * size that was taken is the largest that fits; methods are those of the planner. Left undone:
+ * whether those other plans can be made at all. */
 #include "report/json_in.h"
 #include "report/saved.h"
 
@@ -18,7 +18,7 @@ struct words {
     struct ul_saved saved;
     uint64_t step_cost;
     uint64_t sample_count; /* of a step; 0: not known */
-    bool bounds_process;   /* the budget does */
+    bool bounds_process;   /* the budget bounds the process */
 };
 
 static enum ul_status fail(const struct words *words, const char *key, uint32_t entry,
@@ -36,7 +36,7 @@ static uint64_t bounded_bytes(const struct words *words, uint64_t reserved, uint
 
 /* ---- methods ---- */
 
-/* NAME, or NAME: and how. */
+/* NAME, or NAME: followed by details. */
 static bool is_method(enum ul_method_kind kind, uint32_t count, const char *text)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -48,7 +48,7 @@ static bool is_method(enum ul_method_kind kind, uint32_t count, const char *text
     return false;
 }
 
-/* A method of recomputation, what is moved out and back, or both. */
+/* A method of recomputation, a note on transfers, or both. */
 static bool is_remat(const struct words *words)
 {
     const char *text = words->saved.method.remat;
@@ -77,7 +77,7 @@ static enum ul_status check_methods(const struct words *words)
 
 /* ---- the ladder ---- */
 
-/* Plans of a ladder have one stream: a second one may have made this plan faster. */
+/* Plans of a ladder have one stream; a second one may have made this plan faster. */
 static bool is_own_rung(const struct words *words, const struct ul_saved_rung *rung)
 {
     if (words->saved.launches.on_second_stream > 0)
@@ -87,9 +87,9 @@ static bool is_own_rung(const struct words *words, const struct ul_saved_rung *r
            rung->process_bytes == words->saved.process_bytes && rung->cost == words->saved.cost;
 }
 
-/* Every byte less costs more, or as much where steps run by alternatives of other bits. A program
- * with other splits or layouts may take less time than the plan without a budget, which stays the
- * first. */
+/* Every byte less costs more, or the same where steps run by alternatives with other bits. A
+ * program with other splits or layouts may take less time than the plan without a budget, which
+ * still comes first. */
 static bool is_dearer(const struct ul_saved_rung *rungs, uint32_t i)
 {
     const struct ul_saved_rung *rung = &rungs[i];
@@ -128,9 +128,9 @@ static enum ul_status check_ladder(const struct words *words)
 
 /* ---- remedies ---- */
 
-/* The plan's bytes of which the remedy says what it saves; UINT64_MAX: it says so of none. A
- * process of another owner is not compared, and an older ullage compared buffers but where a budget
- * was given for a process of the program's own. */
+/* The bytes of the plan with which the remedy compares its own; UINT64_MAX: with none. A process of
+ * another owner is not compared, and an older ullage compared buffers unless a budget was given for
+ * the program's own process. */
 static uint64_t compared_bytes(const struct words *words, const struct ul_saved_remedy *remedy)
 {
     const struct ul_saved *saved = &words->saved;
@@ -164,7 +164,8 @@ static enum ul_status check_remedy(const struct words *words, uint32_t index)
         return fail(words, "remedies", index, "\"fits\" contradicts the budget");
     if (!closes && spared <= (int64_t)own / 1000)
         return fail(words, "remedies", index, "saves less than a thousandth");
-    if (strstr(remedy->change, "--dim ") == NULL && /* else times are of other numbers of samples */
+    if (strstr(remedy->change, "--dim ") ==
+            NULL && /* else the times are for different numbers of samples */
         remedy->extra_cost != (int64_t)remedy->cost - (int64_t)words->step_cost)
         return fail(words, "remedies", index, "\"extra_cost\" does not follow from \"cost\"");
     if (strncmp(remedy->change, budget_option, sizeof budget_option - 1) == 0 &&
@@ -191,7 +192,7 @@ static enum ul_status check_remedies(const struct words *words)
 
 /* ---- searches for a size ---- */
 
-/* "NAME=SIZE" and "INPUT=SIZExN..." say that the size was taken; `name` NULL: of anything. */
+/* "NAME=SIZE" and "INPUT=SIZExN..." say that the size was taken; `name` NULL: for any name. */
 static bool is_taken(const struct words *words, const char *name, uint64_t size)
 {
     for (uint32_t i = 0; i < words->saved.option_count; i++) {
@@ -215,7 +216,7 @@ static uint64_t option_number(const struct words *words, const char *name)
     return 1;
 }
 
-/* Whether something was planned of a size, and which it is. */
+/* The plan of that size that was tried, or NULL. */
 static const struct ul_saved_tried *find_tried(const struct ul_saved_search *search, uint64_t size)
 {
     for (uint32_t i = 0; i < search->tried_count; i++)

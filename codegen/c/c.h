@@ -11,18 +11,18 @@
 
 /* The definition of a kernel as C, from its parameter list on; sets the scratch bytes. The
  * parameters are the kernel's input and output buffers in order (b<id>), then `scratch` where it
- * has any, then `run`. `threads` NULL: one thread. */
+ * has any, then `run`. `threads` NULL: there is one thread. */
 enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *kernel,
                                  const struct ul_threads *threads, uint64_t *scratch_bytes,
                                  struct ul_diag *diag) UL_MUST_CHECK;
 
 /* schedule_c.c */
 
-/* What threads share, what fills vectors and how sums are formed, a line each, indented. */
+/* What threads share, what fills vectors and how sums are formed, one line for each, indented. */
 void ul_schedule_print_c(struct ul_text *text, const struct ul_kernel *kernel,
                          uint32_t thread_count);
 
-/* stack_c.c: bytes of the stack that the kernel's function takes at most, with what it calls. */
+/* stack_c.c: the most bytes of stack that the kernel's function takes, with what it calls. */
 uint64_t ul_kernel_stack_c(const struct ul_kernel *kernel);
 
 /* emit_c.c */

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-/* Bases of both operands and of their bounds. */
+/* Declares bases of both operands and of their bounds. */
 static void put_bases(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contraction *c = out->plan->contraction;
@@ -39,7 +39,7 @@ struct range {
     char first[24], last[24];
 };
 
-/* Of narrow integers, groups of k by groups; rows of a are counted in bytes. */
+/* For narrow integers: groups of k; rows of a are counted in bytes. */
 static void put_narrow_block(const struct ul_contract_out *out, uint32_t indent, const char *sums,
                              const char *more)
 {
@@ -89,7 +89,7 @@ static void put_block(const struct ul_contract_out *out, uint32_t indent, const 
                      plan->tag, sums, row, k, panel, more);
 }
 
-/* All of k at once: the epilogue follows each block of rows while its sums are at hand. */
+/* Takes all of k at once: the epilogue follows each block of rows while its sums are at hand. */
 static void put_whole_depth(const struct ul_contract_out *out, uint32_t indent,
                             const struct range *rows)
 {
@@ -120,7 +120,7 @@ static void put_whole_depth(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent, "}");
 }
 
-/* Panels of k one after the other; the sums of up to plan->rows rows wait in scratch. */
+/* Takes panels of k one after the other; the sums of up to plan->rows rows wait in scratch. */
 static void put_split_depth(const struct ul_contract_out *out, uint32_t indent,
                             const struct range *rows)
 {
@@ -150,7 +150,7 @@ static void put_split_depth(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent, "}");
 }
 
-/* The loop over panels of columns, or over a thread's panels and cuts of the rows. */
+/* The loop over panels of columns, or over a thread's panels and parts of the rows. */
 static void put_panels(const struct ul_contract_out *out, uint32_t indent, struct range *rows)
 {
     const struct ul_contract_plan *plan = out->plan;
@@ -226,7 +226,8 @@ static void put_runs(const struct ul_contract_out *out, uint32_t indent, const c
                      name, step);
 }
 
-/* Few rows: runs of sums to which b's rows are added one after the other, as they lie in memory. */
+/* For few rows: runs of sums to which b's rows are added one after the other, as they are in
+ * memory. */
 static void put_row(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
@@ -283,7 +284,7 @@ static void put_row(const struct ul_contract_out *out, uint32_t indent)
     ul_contract_line(out, indent, "}");
 }
 
-/* t_dots = the products of the vector with rows of the matrix: at once where they are a stride
+/* t_dots = the products of the vector with rows of the matrix: all at once where they are a stride
  * apart, else one by one. */
 static void put_dots(const struct ul_contract_out *out, uint32_t indent, bool by_column)
 {
@@ -322,8 +323,8 @@ static void put_dots(const struct ul_contract_out *out, uint32_t indent, bool by
     ul_contract_line(out, indent, "}");
 }
 
-/* One row or one column, both operands contiguous along k: dot products, some at a time so that
- * the epilogue is a loop. */
+/* For one row or one column with both operands contiguous along k: dot products, some at a time so
+ * that the epilogue is a loop. */
 static void put_dot(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
@@ -340,7 +341,7 @@ static void put_dot(const struct ul_contract_out *out, uint32_t indent)
     ul_contract_line(out, indent, "}");
 }
 
-/* base + strides of every dimension, named as the kernel's variables. */
+/* base + strides of every dimension, named like the kernel's variables. */
 static void put_plain_index(const struct ul_contract_out *out, const char *base,
                             const struct ul_affine *at)
 {
@@ -392,7 +393,7 @@ static void put_plain_loop(const struct ul_contract_out *out, uint32_t indent, u
                          var, var, c->extents[d], var);
 }
 
-/* Loops over m, n and k as they stand. */
+/* Plain loops over m, n and k. */
 static void put_plain(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;

@@ -7,7 +7,6 @@
 
 /* contract_c.c */
 
-/* Prints the statement at the given indent. */
 void ul_contract_print_c(const struct ul_contract_printer *printer,
                          const struct ul_contraction *contraction, uint32_t indent);
 

@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-/* One plane: rows of remainder `row`, columns of remainder `column`, at `offset` of the planes. */
+/* One plane: rows of remainder `row`, columns of remainder `column`, at `offset` in the planes. */
 static void put_plane(const struct ul_contract_out *out, uint32_t indent,
                       const struct ul_window *window, int64_t row, int64_t column, int64_t offset)
 {
@@ -37,7 +37,7 @@ static void put_plane(const struct ul_contract_out *out, uint32_t indent,
         ul_contract_line(out, indent + 1, "t_hi = t_y <= %" PRId64 " ? t_hi : 0;",
                          rows->min + rows->far + rows->step * (rows->count - 1));
     }
-    bool bytes = ul_contract_is_bytes(plan); /* the padding is there already */
+    bool bytes = ul_contract_is_bytes(plan); /* the padding is written already */
     char end[32] = "";
     if (!bytes)
         snprintf(end, sizeof end, ", %" PRId64, window->pitch);
@@ -50,7 +50,7 @@ static void put_plane(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent, "}");
 }
 
-/* Where each tap reads: plane and distance. `offsets` are those of the planes. */
+/* Where each tap reads: plane and distance; `offsets` are those of the planes. */
 static void put_taps(const struct ul_contract_out *out, uint32_t indent,
                      const struct ul_window *window, const int64_t (*offsets)[UL_WINDOW_MAX_STEP])
 {
@@ -80,7 +80,7 @@ static void put_weights(const struct ul_contract_out *out, uint32_t indent)
     }
 }
 
-/* All planes of a strip, and what is read behind them. */
+/* All planes of a strip, and the elements that are read after them. */
 static void put_planes(const struct ul_contract_out *out, uint32_t indent,
                        const struct ul_window *window, const int64_t (*offsets)[UL_WINDOW_MAX_STEP],
                        int64_t planes)
@@ -102,7 +102,7 @@ static void put_planes(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent, "    t_panel[%" PRId64 " + t_i] = 0;", planes * window->plane);
 }
 
-/* The epilogue row by row; or, where results lie side by side over rows, of the strip at once. */
+/* The epilogue row by row; or, where results are contiguous over rows, for the strip at once. */
 static void put_results(const struct ul_contract_out *out, uint32_t indent,
                         const struct ul_window *window)
 {

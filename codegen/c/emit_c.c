@@ -3,7 +3,7 @@
  * model.h, main.c, the runtime's files, weights.bin and a Makefile.
  *
  * The calls follow the plan's positions; regions of the problem become loops and branches around
- * them. Addresses are constants, so the text shows where everything lies. */
+ * them. Addresses are constants, so the text shows where everything is. */
 
 #include "codegen/c/emit_c.h"
 #include "codegen/c/c.h"
@@ -129,13 +129,13 @@ static void put_kernels(struct ul_emitter *emitter)
                            emitter->program->kernels[i].name, emitter->program->kernels[i].text);
 }
 
-/* What <prefix>_init takes more, where values are offloaded. */
+/* The additional argument of <prefix>_init where values are offloaded. */
 static const char *offload_argument(const struct ul_emitter *emitter)
 {
     return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
 }
 
-/* The functions by which a root runs. */
+/* The functions that run a root. */
 static void put_run(struct ul_emitter *emitter)
 {
     const char *prefix = ul_emit_root_prefix(emitter), *model = ul_emit_root_model(emitter);
@@ -204,7 +204,7 @@ static void put_model_c(struct ul_emitter *emitter)
 
 /* ---- model.h, main.c, Makefile ---- */
 
-/* What a microcontroller has to keep free for the calls, beside the arena. */
+/* The stack that a microcontroller has to keep free for the calls, besides the arena. */
 static void put_stack(struct ul_emitter *emitter, const char *big)
 {
     uint64_t library_bytes;
@@ -303,14 +303,14 @@ static void put_model_h(struct ul_emitter *emitter)
     ul_emit_header_end(emitter);
 }
 
-/* Of weights that would lie between code and its variables, too far apart for instructions: behind
- * all of it, which a pointer says. */
+/* Weights that would be between code and its variables, too far apart for instructions, go after
+ * all of it, and a pointer leads to them. */
 static const char far_section[] =
     "#if defined(__x86_64__) && defined(__clang__) && __clang_major__ < 17\n"
     "#error \"this assembler has no section for data of this size: take gcc or clang 17\"\n"
     "#elif defined(__x86_64__)\n.section .lrodata,\"al\",%progbits\n"
     "#else\n.section .rodata\n#endif\n";
-/* Weights as read-only data, without passing through C text. */
+/* Makes weights read-only data without passing through C text. */
 static void put_rom(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix;
@@ -333,7 +333,7 @@ static void put_rom(struct ul_emitter *emitter)
                                ".section .note.GNU-stack,\"\",%progbits\n#endif\n");
 }
 
-/* Of the runtime's sources, those that are compiled for the processor as model.c is. */
+/* The sources of the runtime that are compiled for the processor, like model.c. */
 static const char *native_sources(const struct ul_emitter *emitter)
 {
     bool winograd = ul_emit_has_winograd(emitter), nbits = ul_emit_has_nbits(emitter);
@@ -366,7 +366,9 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
         .has_threads = emitter->program->options.thread_count > 1 || calls};
 }
 
-void ul_emit_c_put_fuse(struct ul_text *text, const char *objects)
+/* Lines of a Makefile: flags of `objects`, those of the runtime's own calls, beside those of
+ * model.c. */
+static void put_fuse(struct ul_text *text, const char *objects)
 {
     ul_text_printf(
         text,
@@ -391,10 +393,10 @@ static void put_variables(struct ul_emitter *emitter, const struct ul_emit_build
                    emitter->program->options.thread_count > 1 ? " -fopenmp" : "", with->flags,
                    with->libraries, with->own);
     if (with->own[0] != '\0')
-        ul_emit_c_put_fuse(emitter->text, "$(OWN:.c=.o) $(OWN:.c=.pic.o)");
+        put_fuse(emitter->text, "$(OWN:.c=.o) $(OWN:.c=.pic.o)");
 }
 
-/* `make lib`: of one set of objects, which are position-independent. */
+/* `make lib`, from one set of objects, which are position-independent. */
 static void put_library_rules(struct ul_emitter *emitter, const struct ul_emit_build *with)
 {
     const char *prefix = emitter->options->prefix, *stem = ul_emit_stem(emitter);
@@ -471,17 +473,18 @@ static void put_makefile(struct ul_emitter *emitter)
                    alone ? "" : " program program.tmp", prefix, alone ? " install" : "");
 }
 
-/* ---- What the emitter asks ---- */
+/* ---- Hooks of the emitter ---- */
 
 static void put_runner(struct ul_emitter *emitter)
 {
-    static const char library[] = "library"; /* of struct ul_model, and what it points to */
+    static const char library[] = "library"; /* in struct ul_model, and what it points to */
     ul_text_put(emitter->text, "    .isa = UL_ISA_COMPILED,\n");
     if (emitter->needs_library)
         ul_text_printf(emitter->text, "    .%s = &%s,\n", library, library);
 }
 
-/* What a call of oneDNN's needs, and what its results do before and behind it by ourselves. */
+/* Whether it takes a file of the runtime: for calls of oneDNN, and for what we do before and after
+ * them. */
 static bool takes_file(const struct ul_emitter *emitter, const char *name)
 {
     bool winograd = ul_emit_has_winograd(emitter);

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that emit a program for the host share. */
+/* Shared by the files that emit a program for the host. */
 #ifndef UL_CODEGEN_C_EMIT_C_H
 #define UL_CODEGEN_C_EMIT_C_H
 
 #include "codegen/emit/emit_internal.h"
 
-/* emit_c.c */
-
-/* Lines of a Makefile: flags of `objects`, those of the runtime's own calls, beside those of
- * model.c. */
-void ul_emit_c_put_fuse(struct ul_text *text, const char *objects);
-
 /* emit_c_calls.c */
 
-/* What the host hands to oneDNN. */
+/* The parts of the host's model that go to oneDNN. */
 void ul_emit_c_put_library(struct ul_emitter *emitter);
 void ul_emit_c_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,
                         uint32_t position, uint32_t indent);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of oneDNN in model.c: the library as the runtime takes it, and a step that is a call. */
+/* Calls of oneDNN in model.c: the library in the runtime's form, and a step that is a call. */
 #include "codegen/c/emit_c.h"
 #include "codegen/program/calls_internal.h"
 #include "ir/view.h"
@@ -37,7 +37,7 @@ static bool same_place(const struct ul_emitter *emitter, const struct ul_program
                second.offset_bytes + (uint64_t)b->offset_bytes;
 }
 
-/* What the library adds to the result lies in the result's place: by the plan, or copied there. */
+/* The value that the library adds to is in the result's place: by the plan, or copied there. */
 static void put_residual(struct ul_emitter *emitter, const struct ul_program_step *step,
                          uint32_t position, uint32_t indent)
 {

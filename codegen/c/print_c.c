@@ -2,8 +2,8 @@
 /* A kernel as C99.
  *
  * Every statement becomes a line or a loop; expressions are print_expr.c's. Loops whose iterations
- * are independent and which hold no other loop are marked for the vectoriser, and innermost ones
- * that add to sums of integers are kept from being unrolled. */
+ * are independent and which hold no other loop are marked for the vectoriser; innermost loops that
+ * add to sums of integers are not unrolled. */
 
 #include "codegen/c/c.h"
 #include "codegen/c/contract_c.h"
@@ -18,12 +18,13 @@
 
 struct printer {
     struct ul_expr_printer expr;
-    const struct ul_threads *threads; /* NULL: one */
-    const struct ul_region *region;   /* that is being printed, or NULL */
-    uint64_t *offsets_bytes;          /* of scratch buffers in the step's scratch, or a thread's */
-    uint64_t own_offset_bytes;        /* of the first thread's scratch */
-    uint64_t own_bytes;               /* of each thread's; rounded up where there are more */
-    uint64_t contract_offset_bytes;   /* in a thread's */
+    const struct ul_threads *threads; /* NULL: one thread */
+    const struct ul_region *region;   /* the region that is being printed, or NULL */
+    /* offsets of scratch buffers in the step's scratch, or in a thread's */
+    uint64_t *offsets_bytes;
+    uint64_t own_offset_bytes; /* where the first thread's scratch begins */
+    uint64_t own_bytes; /* of each thread's scratch; rounded up where there are several threads */
+    uint64_t contract_offset_bytes; /* in a thread's scratch */
     uint64_t scratch_bytes;
 };
 
@@ -39,7 +40,7 @@ static void put_loop_end(struct printer *printer, const struct ul_ks_data *stmt,
         ul_put_expr(&printer->expr, stmt->value);
 }
 
-/* The whole loop as one call: { const int64_t v = first; ul_lookup_u8(...); } */
+/* Prints the whole loop as one call: { const int64_t v = first; ul_lookup_u8(...); } */
 static void put_lookup(struct printer *printer, const struct ul_ks_data *stmt,
                        const struct ul_lookup *lookup, const char *first, const char *last,
                        uint32_t indent)
@@ -61,7 +62,7 @@ static void put_lookup(struct printer *printer, const struct ul_ks_data *stmt,
     ul_text_put(text, "}\n");
 }
 
-/* An innermost loop stores integers in an array of the kernel's own, most often sums. */
+/* Whether an innermost loop stores integers in an array of the kernel's own: mostly sums. */
 static bool stores_own_integers(const struct ul_kernel *kernel, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
@@ -75,7 +76,7 @@ static bool stores_own_integers(const struct ul_kernel *kernel, ul_ks first)
     return false;
 }
 
-/* Whether an operand is loaded or not, by a condition. */
+/* Whether a condition decides if an operand is loaded. */
 static bool loads_by_condition(const struct ul_kernel *kernel, ul_kx id, bool is_chosen)
 {
     const struct ul_kx_data *expr = &kernel->exprs[id];
@@ -87,8 +88,8 @@ static bool loads_by_condition(const struct ul_kernel *kernel, ul_kx id, bool is
     return found;
 }
 
-/* gcc 12 unrolls such loops of few rounds whole, and loads wrong elements for vectors of 512 bits
- * where it then takes the rounds' loads for a group with a mask. */
+/* gcc 12 unrolls such loops of few rounds completely. Where it then takes the loads of the rounds
+ * for a group with a mask, it loads wrong elements for vectors of 512 bits. */
 static bool is_short_and_guarded(const struct ul_kernel *kernel, const struct ul_ks_data *loop)
 {
     int64_t rounds;
@@ -103,7 +104,7 @@ static bool is_short_and_guarded(const struct ul_kernel *kernel, const struct ul
     return false;
 }
 
-/* The mark in front of a loop, or NULL. */
+/* The mark before a loop, or NULL. */
 static const char *describe_loop(const struct ul_kernel *kernel, const struct ul_ks_data *stmt)
 {
     bool is_free = (stmt->flags & (UL_FOR_PARALLEL | UL_FOR_ALONE)) != 0;
@@ -180,7 +181,7 @@ static const struct ul_region *region_of(const struct printer *printer, ul_ks id
     return has_threads(printer) ? printer->threads->regions[id] : NULL;
 }
 
-/* Scratch that no other thread writes, from `offset` on. */
+/* Scratch, from `offset` on, that no other thread writes. */
 static const char *own_scratch(const struct printer *printer, bool in_region, uint64_t offset_bytes)
 {
     uint64_t offset = printer->own_offset_bytes + offset_bytes;
@@ -210,7 +211,7 @@ static void put_contraction(struct printer *printer, ul_ks id, uint32_t indent)
 
 /* Regions */
 
-/* What each thread has of its own: rows of scratch, local arrays. */
+/* Declares what each thread has of its own: rows of scratch, local arrays. */
 static void put_private(struct printer *printer, const struct ul_region *region, uint32_t indent)
 {
     for (uint32_t i = 0; i < printer->expr.kernel->buffer_count; i++) {
@@ -228,7 +229,7 @@ static void put_private(struct printer *printer, const struct ul_region *region,
     }
 }
 
-/* From an item to the variable of a level, of which `below` items make one round. */
+/* Prints the variable of a level from an item; `below` items make one round of it. */
 static void put_level(struct printer *printer, const struct ul_region *region, uint32_t level,
                       int64_t below, uint32_t indent)
 {
@@ -247,7 +248,7 @@ static void put_level(struct printer *printer, const struct ul_region *region, u
     ul_text_put(printer->expr.text, ";\n");
 }
 
-/* The names of indexes that stand before the next level's loop. */
+/* Prints the names of indexes that come before the next level's loop. */
 static void put_names(struct printer *printer, const struct ul_ks_data *loop, uint32_t indent)
 {
     for (ul_ks id = loop->body; printer->expr.kernel->stmts[id].kind == UL_KS_LET;
@@ -353,7 +354,7 @@ static bool is_private(const struct printer *printer, uint32_t buffer)
     return has_threads(printer) && printer->threads->is_private[buffer];
 }
 
-/* Puts scratch arrays one after the other from 0 on; gives the bytes. */
+/* Places scratch arrays one after the other from 0 on; returns the bytes. */
 static uint64_t place_arrays(struct printer *printer, bool private_ones)
 {
     const struct ul_kernel *kernel = printer->expr.kernel;
@@ -370,8 +371,8 @@ static uint64_t place_arrays(struct printer *printer, bool private_ones)
     return total;
 }
 
-/* Scratch arrays that threads share, then what each has of its own: arrays, and the room that
- * contractions need (one thread works on one at a time, so they share it). */
+/* Places scratch arrays that threads share, then what each thread has: arrays, and the room for
+ * contractions, which they share since a thread works on one at a time. */
 static void place_scratch(struct printer *printer)
 {
     const struct ul_kernel *kernel = printer->expr.kernel;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What target c and cpu make of a kernel's loops, in words: which of them threads share, which fill
- * vectors, and how sums of products are formed. */
+/* Describes in words what targets c and cpu do with a kernel's loops: which of them threads share,
+ * which fill vectors, and how sums of products are formed. */
 #include "codegen/c/c.h"
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/threads.h"

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many bytes of the stack the function of a kernel takes, with all that it calls.
+/* Bounds the stack that the function of a kernel takes, with all that it calls.
  *
- * Problem: frames are made by the C compiler, which nobody has run yet. Method: what is printed
- * says what has to be there, local arrays and names; the rest is bounded by what compilers make of
- * it. A loop of few rounds is unrolled whole, and the loop around it fills vectors: then whatever a
- * round names, loads or stores may be a vector that is put aside.
+ * Problem: the C compiler makes frames, and it has not run yet. Method: the printed text shows
+ * local arrays and names; the rest is bounded by what compilers do. A loop of few rounds is
+ * unrolled completely, and the loop around it fills vectors: then everything that a round names,
+ * loads or stores may be a vector that is spilt.
  *
  *     for (v1 ...)                  lanes of a vector
  *         for (v2 = 0 .. 8)         8 rounds, unrolled
  *             v3 = v3 + b0[...]     of each, 2 vectors
  *
- * The constants stand above what gcc 12 takes for the kernels of tests/e2e/stack.py, from -Os to
- * -O3 and up to vectors of 64 bytes; without vectors frames are a fraction of it. It leaves undone:
- * a bound for any compiler. */
+ * The constants are above what gcc 12 takes for the kernels of tests/e2e/stack.py, from -Os to -O3
+ * and up to vectors of 64 bytes; without vectors frames are a fraction of that. Left undone: a
+ * bound for any compiler. */
 #include "codegen/c/c.h"
 #include "ir/kernel_build.h"
 
 enum {
-    FRAME_BYTES = 352, /* of any kernel: saved registers, arguments, alignment */
-    NAME_BYTES = 8,    /* of a variable or a buffer's address */
+    FRAME_BYTES = 352, /* in any kernel: saved registers, arguments, alignment */
+    NAME_BYTES = 8,    /* for a variable or a buffer's address */
     CONTRACT_BYTES =
         1536, /* the runtime's tiles and sums, called or inlined, and results of dots */
     VECTOR_BYTES = 64,
-    MAX_VECTORS = 50, /* a compiler that puts more aside does not unroll */
+    MAX_VECTORS = 50, /* a compiler that would spill more does not unroll */
     SHORT_ROUNDS = 16 /* gcc's max-completely-peel-times */
 };
 
@@ -41,7 +41,7 @@ static uint32_t at_most(uint32_t count)
     return count < MAX_VECTORS ? count : MAX_VECTORS;
 }
 
-/* Rounds that are unrolled, or 1. */
+/* The rounds of a loop that is unrolled, or 1. */
 static uint32_t short_rounds(const struct ul_kernel *kernel, const struct ul_ks_data *loop,
                              uint32_t depth)
 {
@@ -62,7 +62,7 @@ static bool holds_contraction(const struct ul_kernel *kernel, ul_ks first)
     return false;
 }
 
-/* Vectors that may be put aside in a list of statements, inside of so many loops that may fill
+/* The vectors that may be spilt in a list of statements, inside that many loops that may fill
  * them. */
 static uint32_t vector_count(const struct ul_kernel *kernel, ul_ks first, uint32_t depth,
                              bool in_short)

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What oneDNN answers to a call: which implementation, in which layout of the weights, with how
- * much scratch. Nothing is computed here; the program makes the same descriptors again at its start
+/* Asks oneDNN about a call: which implementation, in which layout of the weights, with how much
+ * scratch. Nothing is computed here; the program makes the same descriptors again at its start
  * (runtime/lib/ul_dnnl_desc.h).
  *
- * Problem: the library has an implementation for everything, of which many are no use to a plan:
+ * Problem: the library has an implementation for everything, but many are of no use to a plan:
  * reference code is hundreds of times slower than a kernel of ours, and implementations by its gemm
- * allocate while they run. Method: the implementations that it offers are gone through in its order
- * of preference, but for some shapes of which another is known to be faster, and the first that is
- * neither is taken. Convolutions and pooling run on dense
- * channels-last tensors: where a source or result lies otherwise and nothing is offered, it is
- * asked about dense copies in scratch, if there is enough to compute per byte that is copied. So
- * it is about a copy of weights that cannot be packed once, as those that are trained, in a layout
- * that it chooses, and of their gradient.
+ * allocate while they run. Method: its implementations are tried in its order of preference, except
+ * for some shapes for which another is known to be faster, and the first that is neither of these
+ * is taken. Convolutions and pooling run on dense channels-last tensors: where a source or result
+ * has another layout and nothing is offered, the library is asked about dense copies in scratch, if
+ * there is enough to compute per copied byte. It is also asked about a copy, in a layout of its
+ * choice, of weights that cannot be packed once, since they are trained, and of their gradient.
  *
  * A program may run with fewer threads than its plan is for, and what the library offers depends on
  * their number: the layout that one of its implementations prefers for four threads may be served
- * by none for three. So the question is put again as the program will put it, with the layout
- * given, for every number of threads up to the planned one; what is left without an implementation
- * for one of them is passed over, and the scratch is the maximum that any of them needs.
+ * by none for three. So the library is asked again as the program will ask it, with the layout
+ * given, for every number of threads up to the planned one. A layout that has no implementation for
+ * one of them is skipped, and the scratch is the most that any of them needs.
  *
- * Answers are kept: fusion asks about the same groups many times. */
+ * Answers are cached: fusion asks about the same groups many times. */
 #include "codegen/cpu/dnnl_internal.h"
 #include "runtime/lib/ul_nbits.h"
 
@@ -29,15 +28,14 @@ struct answer {
     struct ul_call requested;
     struct ul_call call; /* implementation NULL: none */
     bool may_pack;
-    struct answer *next; /* of the same hash */
+    struct answer *next; /* with the same hash */
 };
 
 /* ---- one question ---- */
 
-/* The sums of weights that the library wants behind them; false where they are others than those.
- * What it takes from sums of bytes that it made positive is 128 times theirs; what it takes for a
- * zero point, that times theirs, and nothing where the zero point is of the padding alone: sums of
- * 0 say so. */
+/* Reads the sums of weights that the library wants after them; false where they are not these. For
+ * sums of bytes that were made positive it subtracts 128 times the sums; for a zero point, the zero
+ * point times the sums, or nothing (sums of 0) where the zero point is only that of the padding. */
 static bool read_sums(struct ul_pack *layout, const dnnl_memory_desc_t *desc,
                       enum ul_call_zero zero_kind)
 {
@@ -73,7 +71,7 @@ static bool read_sums(struct ul_pack *layout, const dnnl_memory_desc_t *desc,
     return layout->size_bytes >= layout->sums_offset_bytes + bytes;
 }
 
-/* The layout as struct ul_pack has it; false where it cannot be said so. */
+/* Reads the layout into a struct ul_pack; false where that cannot express it. */
 static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc,
                         enum ul_call_zero zero_kind)
 {
@@ -185,7 +183,7 @@ static bool choose_again(void *context, const_dnnl_primitive_desc_t pd)
 }
 
 /* The number of threads to ask about next. A question about a convolution takes 0.1 ms, and more
- * with many threads: beyond EVERY_THREAD only doublings and the last. */
+ * with many threads: beyond EVERY_THREAD only doublings and the last number are asked. */
 static uint32_t next_count(const struct ul_dnnl *dnnl, const struct ul_call *call, uint32_t threads)
 {
     bool each = threads < EVERY_THREAD || call->kind == UL_CALL_MATMUL;
@@ -194,8 +192,8 @@ static uint32_t next_count(const struct ul_dnnl *dnnl, const struct ul_call *cal
     return threads < dnnl->thread_count && next > dnnl->thread_count ? dnnl->thread_count : next;
 }
 
-/* Whether every number of threads has an implementation for the call as it is, layout included;
- * makes room for the scratch of each. The fewest first: what drops out mostly does so there. */
+/* Whether every number of threads has an implementation for the call with its layout; makes room
+ * for the scratch of each. The smallest number comes first, since most failures occur there. */
 static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
 {
     UL_ASSERT(call->implementation != NULL);
@@ -203,7 +201,7 @@ static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool 
     struct repeat repeat = {.call = &requested, .found = true};
     requested.pack = pack ? &requested.layout : call->pack;
     uint32_t threads = 1;
-    /* Its layout depends on the number of threads: one for all is not found among so many. */
+    /* Its layout depends on the number of threads: no single layout serves that many numbers. */
     if (dnnl->thread_count > EVERY_THREAD && strncmp(call->implementation, "brgconv", 7) == 0)
         return false;
     for (; threads <= dnnl->thread_count && repeat.found;
@@ -218,11 +216,11 @@ static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool 
     return repeat.found;
 }
 
-/* Where an offered layout goes to. */
+/* Where an offered layout is used. */
 enum layout_use {
-    AS_GIVEN, /* weights lie as the call says */
-    PACKED,   /* once, in the buffer */
-    BY_COPY   /* at each run, in scratch */
+    AS_GIVEN, /* weights have the call's layout */
+    PACKED,   /* made once, in the buffer */
+    BY_COPY   /* made at each run, in scratch */
 };
 
 struct question {
@@ -230,7 +228,7 @@ struct question {
     struct ul_call *call;
     enum layout_use use;
     const char *only;  /* the implementation that it must be; NULL: any */
-    const char *begin; /* of its name; "": any */
+    const char *begin; /* the beginning of its name; "": any */
 };
 
 static void set_layout_bytes(struct ul_call *call, uint64_t bytes)
@@ -242,7 +240,7 @@ static void set_layout_bytes(struct ul_call *call, uint64_t bytes)
     UL_ASSERT(ul_call_layout_bytes(call) == bytes);
 }
 
-/* The library copies into the layout without memory of its own. */
+/* Whether the library copies into the layout without memory of its own. */
 static bool can_copy(const struct ul_dnnl *dnnl, const struct ul_call *call)
 {
     dnnl_memory_desc_t plain, packed;
@@ -259,7 +257,7 @@ static bool can_copy(const struct ul_dnnl *dnnl, const struct ul_call *call)
     return good;
 }
 
-/* What the implementation says of itself becomes the call; false where a plan cannot hold it. */
+/* Takes the implementation's properties into the call; false where a plan cannot hold it. */
 static bool take(void *context, const_dnnl_primitive_desc_t pd)
 {
     const struct question *question = context;
@@ -284,7 +282,7 @@ static bool take(void *context, const_dnnl_primitive_desc_t pd)
     return serves_all_threads(question->dnnl, call, question->use == PACKED);
 }
 
-/* Names of implementations begin so, the one to be tried first in front; the rest are "". */
+/* Beginnings of names of implementations, the preferred one first; the rest are "". */
 struct preference {
     const char *begins[3];
 };
@@ -297,7 +295,8 @@ static bool is_isa(const struct ul_dnnl *dnnl, const char *name)
     return strcmp(dnnl->library.isa, name) == 0;
 }
 
-/* On processors with tile registers (AMX), where one sum has enough products to fill them:
+/* The preference on processors with tile registers (AMX), where one sum has enough products to fill
+ * them:
  *
  *      1x1, 16384 products a pixel and more    brgconv_1x1, jit for jit_int8    0.45-0.9
  *      windows                                 brgconv, jit for jit_int8        0.35-0.6
@@ -316,7 +315,7 @@ static struct preference tile_preference(const struct ul_call *call)
     return is_point && w[0] * w[1] < MIN_TILE_PRODUCTS ? vectors : tiles;
 }
 
-/* Sums are exact by brgemm alone where they are stored as such. */
+/* Only brgemm has exact sums where they are stored as sums. */
 static struct preference integer_preference(const struct ul_dnnl *dnnl, const struct ul_call *call)
 {
     enum { MIN_INTEGER_PIXELS = 14 * 14 };
@@ -338,14 +337,14 @@ static struct preference integer_preference(const struct ul_dnnl *dnnl, const st
  *      1x1, results in blocks of 16 channels   jit_1x1:avx2 for brgconv     0.70-0.85
  *        of which a tenth and more is padding
  *
- * Of integers:
+ * With integers:
  *
  *      depthwise                               jit_int8 for brdgmm_dw       0.83-1.0
  *      others, 14x14 pixels and more           jit_int8 for brgconv         0.81-1.0;
  * below, 1.0-1.18
  *
- * The one of blocks of 8 channels is for processors that run 512 bits in two halves, of which Zen 4
- * is the one that oneDNN calls avx512_core_bf16. */
+ * jit_1x1 with blocks of 8 channels is for processors that run 512 bits in two halves, of which Zen
+ * 4 is the one that oneDNN calls avx512_core_bf16. */
 static struct preference prefer(const struct ul_dnnl *dnnl, const struct ul_call *call)
 {
     enum { MIN_ROW = 8, MIN_PIXELS = 64 };
@@ -382,7 +381,7 @@ static bool ask(struct ul_dnnl *dnnl, struct ul_call *call, enum layout_use use,
 
 /* ---- copies ---- */
 
-/* Bytes of the dense copy, or 0 where the tensor is that already. */
+/* Bytes of the dense copy, or 0 where the tensor is dense already. */
 static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tensor *tensor)
 {
     struct ul_call_tensor dense;
@@ -394,7 +393,7 @@ static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tens
 
 enum { COPY_LAYOUT = 1, COPY_SRC = 2, COPY_OTHER = 4, COPY_WAYS = 8 };
 
-/* The tensor beside the source that may go through a dense copy. */
+/* The tensor other than the source that may go through a dense copy. */
 static const struct ul_call_tensor *other_of(const struct ul_call *call)
 {
     return call->kind == UL_CALL_WEIGHT_GRADIENT ? &call->weights : &call->dst;
@@ -406,7 +405,7 @@ static bool convolves(const struct ul_call *call)
            call->kind == UL_CALL_WEIGHT_GRADIENT;
 }
 
-/* Weights are copied into a layout of the library's choice, for convolutions alone. */
+/* Weights are copied into a layout of the library's choice only for convolutions. */
 static bool has_way(const struct ul_call *call, uint32_t way, bool pack)
 {
     bool laid_out = pack || call->pack != NULL || ul_call_layout_bytes(call) != 0;
@@ -461,8 +460,8 @@ uint32_t ul_dnnl_hash(const struct ul_call *call)
     return hash % UL_DNNL_TABLE;
 }
 
-/* The library unrolls its code over a window, tries the blocks of a long row one after the other,
- * the more where there is padding, and counts steps in 32 bits. */
+/* The library unrolls its code over a window; it tries the blocks of a long row one after the
+ * other, more of them where there is padding; and it counts steps in 32 bits. */
 static bool is_bounded(const struct ul_call *call)
 {
     enum { MAX_WINDOW = 16384, MAX_ROW = 1 << 26 };
@@ -479,8 +478,8 @@ static bool is_bounded(const struct ul_call *call)
     return bounded;
 }
 
-/* oneDNN 2.6 computes what follows a transposed convolution of floats, functions as operands, one
- * element after the other by reference code, in twenty times the time of all the sums. */
+/* After a transposed convolution of floats, oneDNN 2.6 computes functions and operands element by
+ * element by reference code, in twenty times the time of all the sums. */
 static bool has_slow_posts(const struct ul_call *call)
 {
     return call->kind == UL_CALL_DECONVOLUTION && call->post_count > call->tail_count &&
@@ -506,7 +505,7 @@ static struct answer *answer_new(struct ul_dnnl *dnnl, const struct ul_group_cal
     return answer;
 }
 
-/* Weights of a few bits: a product of the runtime's own, which reads them packed. */
+/* Weights of a few bits use a product of the runtime's own, which reads them packed. */
 static bool answer_nbits(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
 {
     struct ul_nbits_cut cut;
@@ -521,7 +520,7 @@ static bool answer_nbits(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
     call->pack = layout;
     call->layout = *layout;
     call->implementation = call->nbits.by_bytes ? UL_NBITS_BYTES_NAME : UL_NBITS_NAME;
-    call->tail_count = 0; /* it does all itself */
+    call->tail_count = 0; /* the runtime does everything itself */
     call->scratch_bytes = cut.scratch_bytes;
     UL_ASSERT(layout->size_bytes > 0);
     return true;

@@ -10,22 +10,21 @@
 
 struct ul_dnnl;
 
-/* The library for one machine: an instruction set by oneDNN's name (NULL: this machine's) and a
- * number of threads, both of which are the whole process'. UL_UNSUPPORTED: this machine lacks it.
- */
+/* Opens the library for one machine: an instruction set by oneDNN's name (NULL: this machine's) and
+ * a number of threads, both of which hold for the whole process. UL_UNSUPPORTED: this machine lacks
+ * it. */
 enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
                             struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
 void ul_dnnl_close(struct ul_dnnl *dnnl);
-/* Ends the threads that trials have left waiting for more: a process that is forked while there are
- * any would wait for them for ever. */
+/* Ends threads that trials have left waiting: a forked process would wait for them for ever. */
 void ul_dnnl_rest(void);
-/* The name of an instruction set, in the order of what they can do; NULL behind the last. */
+/* The name of an instruction set, in the order of what they can do; NULL after the last. */
 const char *ul_dnnl_isa_name(uint32_t index);
 /* UL_USAGE where there is no instruction set of that name. */
 enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
                                  struct ul_diag *diag) UL_MUST_CHECK;
 
-/* As struct ul_target has it. */
+/* In the form of struct ul_target. */
 enum ul_status ul_dnnl_open_library(struct ul_arena *arena,
                                     const struct ul_program_options *options,
                                     const struct ul_target_library **library,

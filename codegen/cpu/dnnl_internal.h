@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that work with oneDNN share: dnnl.c asks it, trial.c lets it compute, pieces.c
- * keeps what trials said, made.c makes a call's primitives, of which footprint.c counts what the
- * library keeps for them, and reach.c what code they run through. */
+/* Shared by the files that work with oneDNN: dnnl.c asks it, trial.c lets it compute, pieces.c
+ * keeps results of trials, made.c makes a call's primitives; footprint.c counts what the library
+ * keeps for them, and reach.c the code that they run through. */
 #ifndef UL_DNNL_INTERNAL_H
 #define UL_DNNL_INTERNAL_H
 
@@ -13,8 +13,8 @@
 #error "ullage is made for oneDNN 2 (Debian: libdnnl-dev)"
 #endif
 
-/* Of the OpenMP that oneDNN is linked to; its header needs a compiler flag that nothing else does.
- */
+/* From the OpenMP to which oneDNN is linked; its header needs a compiler flag that nothing else
+ * needs. */
 void omp_set_num_threads(int count);
 
 struct answer;
@@ -31,37 +31,37 @@ struct ul_dnnl {
     const char *asked_isa; /* NULL: this machine's */
     uint32_t thread_count;
     struct answer *table[UL_DNNL_TABLE];
-    struct ul_pieces *pieces; /* NULL: none was asked about */
+    struct ul_pieces *pieces; /* NULL: no piece was asked about */
     struct ul_dnnl_known *known[UL_DNNL_TABLE];
-    float *scales; /* scale_count of them, to ask with in place of a call's own */
+    float *scales; /* scale_count of them, which replace a call's own in questions */
     int64_t scale_count;
 };
 
 /* dnnl.c */
 
-/* Goes through what the library offers for the call, in its order: `visit` returns true to stop
- * there, which is the result. `pack`: the library may choose the layout of the weights. */
+/* Visits what the library offers for the call, in its order; `visit` returns true to stop, and that
+ * is the result. `pack`: the library may choose the layout of the weights. */
 typedef bool ul_dnnl_visit(void *context, const_dnnl_primitive_desc_t offer);
 bool ul_dnnl_each_offer(struct ul_dnnl *dnnl, const struct ul_call *call, bool pack,
                         ul_dnnl_visit *visit, void *context);
 const char *ul_dnnl_offer_name(const_dnnl_primitive_desc_t offer);
-/* Completes the call, as ul_dnnl_answer, each time anew. `only` names the implementation that it
+/* Completes the call like ul_dnnl_answer, without a cache. `only` names the implementation that it
  * must be; NULL: the first that a plan can hold. */
 bool ul_dnnl_query(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
                    const char *only);
-/* As many scales as the call has, other ones: they are known when the program runs. */
+/* As many scales as the call has, with other values: they are known only when the program runs. */
 const float *ul_dnnl_scales(struct ul_dnnl *dnnl, const struct ul_call *call);
-/* The same but for which scales it has: for tables. */
+/* The same call without its own scales, for tables. */
 struct ul_call ul_dnnl_without_scales(const struct ul_call *call);
-/* Of all bytes of the call, for tables. */
+/* A hash of all bytes of the call, for tables. */
 uint32_t ul_dnnl_hash(const struct ul_call *call);
 
-/* dnnl.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are kept. */
+/* dnnl.c: for struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are cached. */
 bool ul_dnnl_answer(void *dnnl, struct ul_group_call *call, bool pack);
 
 /* made.c */
 
-/* The primitives that a program makes of a call: its own, then copies before and behind it. */
+/* The primitives that a program makes for a call: its own, then copies before and after it. */
 enum { UL_DNNL_PRIMITIVES = 5 };
 struct ul_dnnl_made {
     struct ul_dnnl *dnnl;
@@ -70,47 +70,47 @@ struct ul_dnnl_made {
     dnnl_primitive_t primitives[UL_DNNL_PRIMITIVES];
     bool good;
 };
-/* Fills in all but the library and the call. */
+/* Fills in everything except the library and the call. */
 void ul_dnnl_make(struct ul_dnnl_made *made);
 void ul_dnnl_unmake(struct ul_dnnl_made *made);
 
-/* What was counted of a call. */
+/* What was counted for a call. */
 struct ul_dnnl_known {
-    struct ul_call call; /* without the addresses of what is equal */
+    struct ul_call call; /* without addresses of equal data */
     const char *implementation;
     uint64_t kept_bytes;         /* 0: not counted yet */
-    struct ul_dnnl_reach *reach; /* NULL: likewise */
-    struct ul_dnnl_known *next;  /* of the same hash */
+    struct ul_dnnl_reach *reach; /* NULL: not counted yet */
+    struct ul_dnnl_known *next;  /* with the same hash */
 };
 /* Finds what is known of the call, or makes a place for it. Equal calls share one, and it is
  * kept. */
 struct ul_dnnl_known *ul_dnnl_know(struct ul_dnnl *dnnl, const struct ul_call *call);
 
-/* footprint.c and reach.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are
- * kept. */
+/* footprint.c and reach.c: for struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are
+ * cached. */
 uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call);
 uint64_t ul_dnnl_code_bytes(void *dnnl, const struct ul_call *calls, uint32_t count);
 
 /* pieces.c */
 
-/* Of struct ul_target_library; `dnnl` is a struct ul_dnnl. */
+/* For struct ul_target_library; `dnnl` is a struct ul_dnnl. */
 bool ul_piece_answer(void *dnnl, const struct ul_piece *piece, struct ul_group_call *call);
-/* Answers from here on as if no piece had been tried yet. */
+/* Forgets which pieces have been tried. */
 void ul_pieces_restart(struct ul_dnnl *dnnl);
 
 /* trial.c */
 
-/* A call that may compute a piece of another one: some rows along an axis of dst. That of all other
- * tensors is the same, but that weights have it as an axis of a batch alone. */
+/* A call that may compute a piece of another one: some rows along an axis of dst. All other tensors
+ * have the same axis, except weights, which have it only as the axis of a batch. */
 struct ul_trial {
     const struct ul_call *whole, *piece;
     uint32_t axis;
 };
 
-/* Computes the piece on numbers that are the same in every row; a hash of the bits of each row of
- * dst. False: it cannot be run. */
+/* Computes the piece on numbers that are the same in every row; returns a hash of the bits of each
+ * row of dst. False: it cannot be run. */
 bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_trial *trial, uint64_t *hashes);
-/* Bytes that a run takes. */
+/* The bytes that a run takes. */
 uint64_t ul_trial_bytes(const struct ul_call *call);
 
 #endif

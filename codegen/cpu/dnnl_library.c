@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* With what C compilers call as much, or a little less: the levels of the x86-64 psABI. The last
- * one is any machine that oneDNN has no name for: other processors, very old ones. */
+/* With the closest level of the x86-64 psABI that C compilers know, or a little less. The last row
+ * is for any machine that oneDNN has no name for: other processors, very old ones. */
 static const struct {
     const char *name;
     dnnl_cpu_isa_t isa;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many bytes oneDNN keeps for a call, beside the buffer, as long as a program lives.
+/* Counts the bytes that oneDNN keeps for a call outside the buffer, as long as a program lives.
  *
  * Problem: a primitive is tables and generated code, 20 KiB to a megabyte of it, and the library
- * does not say how much. Method: the primitives that a program makes of the call are made here, by
- * a thread of its own, whose heap is empty; the C library counts what is in use of it before and
- * after, and code lies in whole pages of memory that may be executed. Another thread, with another
- * heap, has made the same before, so that what the library makes but once is there, and nothing of
- * it stays in the heap that counts. What is counted are the objects' own bytes: the same for one
- * version of the library, instruction set and number of threads, whatever was counted before.
+ * does not say how much. Method: the primitives of the call are made here as in a program, by a
+ * separate thread with an empty heap. The C library counts the bytes in use in that heap before and
+ * after, and generated code is in whole pages of executable memory. Another thread, with another
+ * heap, has made the same primitives before, so that what the library makes only once exists
+ * already, and is not in the heap that counts. The result is the objects' own bytes: the same for
+ * one version of the library, instruction set and number of threads, whatever was counted before.
  *
- * Where the C library or the kernel does not count, every call is taken to be a large one. */
+ * Where the C library or the kernel cannot count, every call is taken to be large. */
 #define _GNU_SOURCE
 #include "codegen/cpu/dnnl_internal.h"
 
@@ -30,12 +30,12 @@
 #endif
 
 enum {
-    LARGE_BYTES = 1 << 20, /* of a call that could not be counted */
+    LARGE_BYTES = 1 << 20, /* for a call that could not be counted */
     QUANTUM_BYTES = 1024,  /* results are rounded up: free lists differ by a few bytes */
     PIECE = 512
 };
 
-/* ---- what is there now ---- */
+/* ---- current memory ---- */
 
 static uint64_t heap_bytes(void)
 {
@@ -72,7 +72,7 @@ static bool count_pages(int pagemap, uint64_t begin, uint64_t end, uint64_t *cou
     return true;
 }
 
-/* Memory of no file that may be executed: what the library generated. False: it cannot be told. */
+/* Counts executable memory without a file: the library's generated code. False: it is not known. */
 static bool count_code(uint64_t *bytes)
 {
     char line[512];
@@ -96,7 +96,7 @@ static bool count_code(uint64_t *bytes)
     return counted;
 }
 
-/* ---- what one call adds ---- */
+/* ---- memory that one call adds ---- */
 
 struct counted {
     struct ul_dnnl_made made;
@@ -104,14 +104,14 @@ struct counted {
     bool good, started;
 };
 
-/* Of the thread: nothing else of the process runs meanwhile. */
+/* Runs in the counting thread: nothing else of the process runs meanwhile. */
 static void *count_objects(void *context)
 {
     struct counted *counted = context;
     struct ul_dnnl_made *made = &counted->made;
     omp_set_num_threads((int)made->dnnl->thread_count);
     uint64_t code_before = 0, code_after = 0;
-    bool good = count_code(&code_before); /* first: its stream's buffer is none of theirs */
+    bool good = count_code(&code_before); /* comes first: its stream's buffer must not count */
     uint64_t heap_before = heap_bytes();
     ul_dnnl_make(made);
     uint64_t heap_after = heap_bytes();
@@ -122,7 +122,7 @@ static void *count_objects(void *context)
     return NULL;
 }
 
-/* Makes the same before, and lets another thread count while this one, alive, has a heap. */
+/* Makes the same before, and lets another thread count while this thread and its heap exist. */
 static void *count_behind(void *context)
 {
     struct counted *counted = context;
@@ -139,7 +139,8 @@ static void *count_behind(void *context)
 
 /* ---- answers ---- */
 
-/* The library shares equal primitives while its cache holds them: none, for the while. */
+/* The library shares equal primitives while its cache holds them, so the cache is emptied
+ * meanwhile. */
 static uint64_t count_call(struct ul_dnnl *dnnl, const struct ul_call *call)
 {
     struct counted counted = {.made = {.dnnl = dnnl, .call = call}};

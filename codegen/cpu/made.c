@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The primitives that a program makes of a call, made here to be counted, and what was counted. */
+/* Makes the primitives of a call as a program does, so that they can be counted, and keeps the
+ * counts. */
 #include "codegen/cpu/dnnl_internal.h"
 
 #include <string.h>
@@ -27,7 +28,7 @@ static void make_copy(struct ul_dnnl_made *made, const dnnl_memory_desc_t *from,
         (void)dnnl_primitive_desc_destroy(copy);
 }
 
-/* The copies between where tensors lie and what the primitive sees. */
+/* Makes the copies between the tensors and what the primitive sees. */
 static void make_copies(struct ul_dnnl_made *made)
 {
     const struct ul_call *call = made->call;

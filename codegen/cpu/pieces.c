@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of calls: whether the library computes a piece of a call with the bits of the whole.
+/* Pieces of calls: does the library compute a piece of a call with the bits of the whole?
  *
- * Problem: chains are computed in pieces to keep a budget (passes/split.c), and a piece must have
- * the bits that the whole has. Method: a piece is a call of the same implementation on the same
- * weights, packed as the whole packs them, since both are to be held once. It is what a plan should
- * hold if a trial (trial.c) of it has the bits of a trial of the whole, in the rows that it is of.
+ * Problem: chains are computed in pieces to keep a budget (passes/memory/split.c), and a piece must
+ * have the bits that the whole has. Method: a piece is a call of the same implementation on the
+ * same weights, packed as for the whole, so that both share them. A plan may hold it if a trial
+ * (trial.c) of it has the bits of a trial of the whole, in its rows.
  *
  * Sums of integers need no trial: they are exact.
  *
- * What was found is kept: a search for splits asks about the same pieces many times, and all pieces
- * of a call are compared with one run of the whole. Trials are bounded, each by its memory and all
- * together by their products; what is beyond has no answer, and stays whole.
+ * Results are cached: a search for splits asks about the same pieces many times, and all pieces of
+ * a call are compared with one run of the whole. The memory of each trial is bounded, and so are
+ * the products of all together; calls beyond that get no answer, and are not split.
  *
  * A library whose implementations are chosen when the program starts (cuBLASLt, cuDNN) promises no
- * order of additions that a plan could hold: pieces of its calls are calls of their own, or
- * kernels, and right like any of them, to rounding.
+ * order of additions that a plan could rely on: pieces of its calls are calls of their own, or
+ * kernels, and correct to rounding like any of them.
  *
- * What holds here holds on machines with the same instruction set and caches, for the planned
- * number of threads. Left undone: pieces of channels; calls by Winograd's method;
- * gradients of weights. */
+ * The results hold on machines with the same instruction set and caches, for the planned number of
+ * threads. Left undone: pieces of channels; calls by Winograd's method; gradients of weights. */
 #include "codegen/cpu/dnnl_internal.h"
 
 #include "runtime/lib/ul_nbits.h"
@@ -29,13 +28,13 @@
 #define MAX_TRIAL_BYTES ((uint64_t)1 << 30)
 #define MAX_TRIAL_PRODUCTS ((uint64_t)1 << 38)
 
-/* The bits of a call, by rows along an axis; `good`: it was run, and they are there. */
+/* The bits of a call, by rows along an axis; `good`: it was run, and the bits are known. */
 struct rows {
     struct ul_call call;
     uint32_t axis;
     uint64_t product_count;
-    uint32_t asked_by; /* the last compile that did, from 1 on */
-    bool is_allowed;   /* for that one, by what its trials may take */
+    uint32_t asked_by; /* the last compile that asked, from 1 on */
+    bool is_allowed;   /* for that compile, by the limit on its trials */
     bool has_run, good;
     uint64_t *hashes;
 };
@@ -46,36 +45,36 @@ struct whole {
     struct whole *next;
 };
 
-/* A piece of it, wherever it lies. */
+/* A piece of it, wherever it is. */
 struct piece {
     struct ul_call requested;
     struct whole *whole;
     bool served; /* the library has the implementation for it */
     struct rows rows;
-    struct piece *next; /* of the same hash */
+    struct piece *next; /* with the same hash */
 };
 
 struct ul_pieces {
-    uint32_t compile;       /* that asks, from 1 on */
-    uint64_t product_count; /* of all its trials so far */
+    uint32_t compile;       /* the compile that asks, from 1 on */
+    uint64_t product_count; /* in all its trials so far */
     struct whole *wholes;
     struct piece *table[UL_DNNL_TABLE];
 };
 
 /* ---- what can be compared ---- */
 
-/* Sums of integers are the same in any order, and what follows them is computed element by element
- * by the same implementation. */
+/* Sums of integers are the same in any order, and the same implementation computes what follows
+ * them element by element. */
 static bool is_exact(const struct ul_call *call)
 {
     return ul_call_is_integer(call);
 }
 
-/* Tensors that differ in their rows alone. */
+/* Whether the tensors differ only in their rows. */
 static bool is_alike(const struct ul_call_tensor *piece, const struct ul_call_tensor *whole,
                      uint32_t axis)
 {
-    /* Results of 16 bits hide what their sums were: nothing is shown by comparing them. */
+    /* Results of 16 bits hide the bits of their sums: comparing them shows nothing. */
     bool alike = piece->rank == whole->rank && piece->type == whole->type &&
                  whole->type != UL_CALL_F16 && whole->type != UL_CALL_BF16;
     for (uint32_t d = 0; alike && d < whole->rank; d++)
@@ -105,8 +104,8 @@ static bool has_same_numbers(const struct ul_call *piece, const struct ul_call *
            piece->scales_value == whole->scales_value;
 }
 
-/* The axis of the result that is split (the first where none is) is one along which nothing is
- * added, and the calls are otherwise alike. */
+/* The split axis of the result (the first where none is split) must be one along which nothing is
+ * added, and the calls must be otherwise alike. */
 static bool find_axis(const struct ul_call *piece, const struct ul_call *whole, uint32_t *axis)
 {
     uint32_t rank = whole->dst.rank;
@@ -150,8 +149,8 @@ static bool is_tried(const struct ul_dnnl *dnnl, const struct rows *rows)
     return rows->asked_by == dnnl->pieces->compile;
 }
 
-/* Whether the rows' bits are there, finding them out at the first time. What another compile found
- * counts as work of this one, so that its answers do not depend on the other. */
+/* Whether the rows' bits are known; the first call finds them. Bits that another compile found
+ * count as work of this one too, so that its answers do not depend on the other. */
 static bool has_bits(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *whole)
 {
     struct ul_pieces *pieces = dnnl->pieces;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which pages of oneDNN's code calls run through.
+/* Finds the pages of oneDNN's code that calls run through.
  *
- * Problem: of the library's 40 MiB a program has the pages resident that its calls run through;
- * they differ by processor, kind of call and implementation, and nobody says which they are.
- * Method: a child process makes a call's primitives, forbids itself the library's code, and runs
- * them. A fault opens one page and notes it: the same pages in every run, wherever the library lies
- * and whatever of its file is in memory.
+ * Problem: a program has only those of the library's 40 MiB resident that its calls run through.
+ * They differ by processor, kind of call and implementation, and the library does not say which
+ * they are. Method: a child process makes a call's primitives, protects the library's code, and
+ * runs them. A fault opens one page and notes it. The pages are the same in every run, wherever the
+ * library is loaded and whatever part of its file is in memory.
  *
  *      operands                      a little memory, mapped again and again
  *      code generated for the call   becomes returns: nothing is computed, whatever the sizes
- *      first run                     with the code allowed: what the library makes but once is made
+ *      first run                     with the code open: the library makes what it makes only once
  *      second run                    notes pages
  *
- * The kernel maps pages around a fault, in windows that begin where addresses, which are random,
- * have them begin: the bytes are of those windows where they are most.
+ * The kernel maps pages around a fault, in windows whose beginnings depend on random addresses: the
+ * result is the bytes of the windows in the worst case.
  *
- * Left undone: the code that makes what the library makes but once, for which a profile has bytes.
- * Where the processor is no x86-64, or the library a part of the compiler's own file, nothing is
- * counted. */
+ * Left undone: the code that makes what the library makes only once, for which a profile has bytes.
+ * Nothing is counted where the processor is not x86-64, or the library is linked into the compiler
+ * itself. */
 #define _GNU_SOURCE
 #include "codegen/cpu/dnnl_internal.h"
 #include "codegen/cpu/windows.h"
@@ -43,21 +43,21 @@
 
 enum {
     PAGE_BYTES = UL_WINDOWS_PAGE_BYTES,
-    MAX_WORDS = 1 << 8,      /* of bits for pages: a library of 64 MiB */
-    BACK_BYTES = 16 << 20,   /* of memory that stands for operands */
-    MAX_SECONDS = 60,        /* for a call, so that a child that waits for ever ends */
-    ARGS = 9 + UL_CALL_POSTS /* of a primitive */
+    MAX_WORDS = 1 << 8,      /* bits for pages: a library of 64 MiB */
+    BACK_BYTES = 16 << 20,   /* memory that stands for operands */
+    MAX_SECONDS = 60,        /* for a call, so that a child that would wait for ever ends */
+    ARGS = 9 + UL_CALL_POSTS /* arguments of a primitive */
 };
 
-/* The pages that one call reaches. It lies in memory that the child shares. */
+/* The pages that one call reaches, in memory that the child shares. */
 struct ul_dnnl_reach {
     bool counted;
-    uint64_t pages[MAX_WORDS]; /* bits */
+    uint64_t pages[MAX_WORDS]; /* a bit for each */
 };
 
 /* ---- the library in this process ---- */
 
-/* What is never written: its code, and constants behind it. */
+/* The parts that are never written: code, and constants after it. */
 struct image {
     uintptr_t begin, end;
 };
@@ -76,7 +76,7 @@ static int find_image(struct dl_phdr_info *info, size_t size, void *context)
             continue;
         is_theirs = is_theirs || (begin <= theirs && theirs < end);
         is_ours = is_ours || (begin <= ours && ours < end);
-        /* The first part is what the loader looks names up in. */
+        /* The loader looks up names in the first part. */
         if ((part->p_flags & PF_W) != 0 || part->p_offset == 0)
             continue;
         image->begin = begin < image->begin ? begin : image->begin;
@@ -88,7 +88,7 @@ static int find_image(struct dl_phdr_info *info, size_t size, void *context)
 
 /* ---- in the child ---- */
 
-/* What the handler of faults knows. Set in a child process, never in the compiler's. */
+/* State of the handler of faults. It is set in a child process, never in the compiler's. */
 static struct {
     struct image image;
     struct ul_dnnl_reach *reach;
@@ -104,7 +104,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     }
     uintptr_t page = (at - forbidden.image.begin) / PAGE_BYTES;
     (void)__atomic_fetch_or(&forbidden.reach->pages[page / 64], (uint64_t)1 << page % 64,
-                            __ATOMIC_RELAXED); /* of several threads */
+                            __ATOMIC_RELAXED); /* several threads may set it */
     if (mprotect((void *)(forbidden.image.begin + page * PAGE_BYTES), PAGE_BYTES,
                  PROT_READ | PROT_EXEC) != 0)
         _exit(1);
@@ -116,7 +116,7 @@ static bool set_rights(int rights)
                     rights) == 0;
 }
 
-/* In all memory of no file that may be executed. */
+/* Does so in all executable memory without a file. */
 static bool make_returns(void)
 {
     enum { RETURN = 0xc3 };
@@ -139,7 +139,7 @@ static bool make_returns(void)
     return good;
 }
 
-/* So many bytes of address space, of which BACK_BYTES are memory. */
+/* That many bytes of address space, of which BACK_BYTES are memory. */
 struct operands {
     unsigned char *bytes;
     size_t size_bytes;
@@ -172,7 +172,7 @@ struct run {
     struct ul_dnnl_made made;
     struct bound bound[UL_DNNL_PRIMITIVES];
     dnnl_stream_t stream;
-    struct operands operands; /* the same of all: nobody computes */
+    struct operands operands; /* the same for all: nothing is computed */
     uint64_t most_bytes;      /* of an argument */
     bool good;
 };
@@ -191,7 +191,7 @@ static void bind(struct run *run, struct bound *bound, int arg, dnnl_data_type_t
     bound->arg_count += run->good;
 }
 
-/* As a row of floats, where the primitive has such an argument, as programs do. */
+/* Binds an argument as a plain row of floats, as programs do, if the primitive has it. */
 static void bind_queried(struct run *run, struct bound *bound, const_dnnl_primitive_desc_t desc,
                          int arg)
 {
@@ -261,7 +261,7 @@ static void clean(struct run *run)
         (void)munmap(run->operands.bytes, run->operands.size_bytes);
 }
 
-/* What the first run makes but once is generated code too. */
+/* What the first run makes only once is generated code too. */
 static void count_call(struct ul_dnnl *dnnl, const struct ul_call *call,
                        struct ul_dnnl_reach *reach)
 {
@@ -293,7 +293,7 @@ static void do_nothing(void *data)
     (void)data;
 }
 
-/* With more threads than processors those that wait for others do so without computing. */
+/* With more threads than processors, threads that wait for others do not spin. */
 static void *crowd(void *ready)
 {
     GOMP_parallel(do_nothing, NULL, (unsigned)sysconf(_SC_NPROCESSORS_ONLN) + 2, 0);
@@ -312,7 +312,8 @@ static void *count_all(void *context)
     return NULL;
 }
 
-/* In a thread that has no team yet: of the one that the parent's may have, nobody is here. */
+/* Runs in a thread without a team: the parent's thread may have one, whose threads do not exist
+ * here. */
 static void be_child(struct counting *counting, const struct image *image)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
@@ -328,7 +329,7 @@ static void be_child(struct counting *counting, const struct image *image)
     _exit(good ? 0 : 1);
 }
 
-/* The reaches stay as they are, not counted, where no child counts. */
+/* The reaches stay uncounted where no child counts. */
 static void count_in_child(struct counting *counting)
 {
     struct image image;
@@ -349,7 +350,7 @@ static bool is_made(const struct ul_call *call)
     return !ul_call_is_own(call);
 }
 
-/* Calls that nobody has counted yet, each once. */
+/* Lists calls that are not counted yet, each once. */
 static void find_new(struct counting *counting, const struct ul_call *calls, uint32_t count)
 {
     struct ul_dnnl *dnnl = counting->dnnl;
@@ -363,7 +364,7 @@ static void find_new(struct counting *counting, const struct ul_call *calls, uin
     }
 }
 
-/* All at once: a child has a team of threads to start. */
+/* Counts all at once: a child has to start a team of threads. */
 static bool count_new(struct ul_dnnl *dnnl, const struct ul_call *calls, uint32_t count)
 {
     struct counting counting = {.dnnl = dnnl};

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets oneDNN compute a call, or a piece of one, and says which bits came out.
+/* Lets oneDNN compute a call, or a piece of one, and returns the bits of the result.
  *
- * Problem: the library says nothing of the order in which it adds, and that decides the bits of a
- * sum. But the order does not depend on the numbers that are added. Method: the call runs, on this
- * machine and with the planned number of threads, on numbers that are the same in every row of the
- * axis that is split; the bits of each row of the result become a hash. A piece with the hashes of
- * the whole adds in the whole's order, as far as anybody can tell from thousands of rounded sums:
+ * Problem: the library does not say in which order it adds, and that decides the bits of a sum. But
+ * the order does not depend on the numbers. Method: the call runs, on this machine and with the
+ * planned number of threads, on numbers that are the same in every row of the split axis; the bits
+ * of each row of the result become a hash. A piece with the hashes of the whole adds in the whole's
+ * order, as far as thousands of rounded sums can show:
  *
  *      whole    h0 h1 h1 h1 h1 h1 h1 h2     rows at the edges have padding
- *      piece              h1 h1 h1           the same bits, as in any other place where h1 is
+ *      piece              h1 h1 h1           the same bits, as in any other place with h1
  *
- * Weights of one channel are infinite where there is padding, since an implementation may leave
- * the padding out of its sums or multiply it as zeros, which makes a NaN there.
- * All memory is an arena's, but for what the library keeps of its own; the copies that a strided
- * operand goes through are taken to be made. */
+ * Weights of one channel are infinite where there is padding: an implementation may leave the
+ * padding out of its sums, or multiply it as zeros, which makes a NaN there. All memory comes from
+ * an arena, except what the library itself keeps; copies for strided operands are assumed to be
+ * made already. */
 #include "codegen/cpu/dnnl_internal.h"
 
 #include "runtime/lib/ul_pack.h"
@@ -21,7 +21,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of the OpenMP that oneDNN is linked to; see dnnl.c. */
+/* From the OpenMP to which oneDNN is linked; see dnnl.c. */
 int omp_get_thread_limit(void);
 int omp_get_dynamic(void);
 void omp_set_dynamic(int dynamic);
@@ -35,24 +35,24 @@ void ul_dnnl_rest(void)
 
 enum {
     ALIGN_BYTES = 64,
-    MIN_RESULTS = 1024, /* per row: rows of few elements are computed from several numbers */
+    MIN_RESULTS = 1024, /* for each row: rows of few elements are computed from several numbers */
     MAX_ROUNDS = 8,
     CHUNK = 512,
-    MAX_ARGS = UL_CALL_ARGS + 1 /* and the scratchpad */
+    MAX_ARGS = UL_CALL_ARGS + 1 /* with the scratchpad */
 };
 
-/* ---- tensors, a lane of elements after the other ---- */
+/* ---- tensors, one lane of elements after the other ---- */
 
 struct lanes {
-    uint32_t rank, inner; /* the axis that a lane lies along */
+    uint32_t rank, inner; /* the axis of a lane */
     int64_t dims[UL_CALL_RANK];
-    int64_t steps[UL_CALL_RANK];        /* of places */
-    int64_t number_steps[UL_CALL_RANK]; /* of numbers: row-major, 0 along the rows' axis */
+    int64_t steps[UL_CALL_RANK];        /* between places */
+    int64_t number_steps[UL_CALL_RANK]; /* between numbers: row-major, 0 along the rows' axis */
     int64_t at[UL_CALL_RANK];
     int64_t place, number; /* of the lane's first element */
 };
 
-/* `axis` may be none of the tensor's. */
+/* `axis` may be no axis of the tensor. */
 static void lanes_init(struct lanes *lanes, const struct ul_call_tensor *tensor, uint32_t axis)
 {
     int64_t count = 1;
@@ -94,7 +94,7 @@ static uint64_t tensor_bytes(const struct ul_call_tensor *tensor)
     return tensor->rank == 0 ? 0 : (last + 1) * sizeof(float);
 }
 
-/* As the primitive sees it. */
+/* The tensor as the primitive sees it. */
 static struct ul_call_tensor seen(const struct ul_call *call, const struct ul_call_tensor *tensor,
                                   uint64_t copy_bytes)
 {
@@ -106,7 +106,7 @@ static struct ul_call_tensor seen(const struct ul_call *call, const struct ul_ca
     return dense;
 }
 
-/* Weights in the library's layout, packed or copied. */
+/* Whether the weights are in the library's layout, packed or copied. */
 static bool is_laid_out(const struct ul_call *call)
 {
     return call->pack != NULL || ul_call_layout_bytes(call) != 0;
@@ -142,7 +142,7 @@ static uint64_t mix_at(uint64_t seed, uint64_t number)
     return mix(seed + number * 0x9e3779b97f4a7c15u);
 }
 
-/* From `min` on, over `range`; infinite from a number on. */
+/* Values from `min` on, over `range`; infinite from a given number on. */
 struct source {
     uint64_t seed, infinite_from;
     float min, range;
@@ -195,7 +195,7 @@ struct run {
     bool good;
 };
 
-/* Memory for one argument, as a plain row of floats: the library takes the layout from its
+/* Binds memory for one argument, as a plain row of floats: the library takes the layout from its
  * primitive. */
 static float *bind(struct run *run, int arg, uint64_t size_bytes)
 {
@@ -235,7 +235,7 @@ static void bind_all(struct run *run, const_dnnl_primitive_desc_t offer)
         (void)bind(run, DNNL_ARG_SCRATCHPAD, dnnl_memory_desc_get_size(scratch));
 }
 
-/* ---- its numbers ---- */
+/* ---- the run's numbers ---- */
 
 enum { SRC, WEIGHTS, BIAS, POSTS, SEEDS = POSTS + UL_CALL_POSTS };
 
@@ -258,7 +258,8 @@ static bool is_padded(const struct ul_call *call)
     return padded;
 }
 
-/* Sums of about 1 that are as often negative: no function behind makes them all alike. */
+/* Sums are about 1 in size, and as often negative, so that no function after them makes all of them
+ * alike. */
 static struct source weight_source(const struct run *run)
 {
     UL_ASSERT(run->trial->whole->weights.rank >= 2);
@@ -276,7 +277,7 @@ static struct source weight_source(const struct run *run)
     }
     source.range = 0x1p-22f / sqrtf((float)per_sum);
     source.min = source.range * -0x1p23f;
-    /* A channel alone takes turns. */
+    /* A single channel alternates. */
     if (whole->kind != UL_CALL_MATMUL && is_padded(whole) &&
         (count > per_sum || run->round % 2 == 1))
         source.infinite_from = count - per_sum;
@@ -289,7 +290,7 @@ static void fill_weights(struct run *run)
     const struct ul_call *call = trial->piece;
     struct source source = weight_source(run);
     struct lanes lanes;
-    /* Products of batches have weights by the batch. */
+    /* Products of batches have weights for each batch. */
     bool is_batched = call->kind == UL_CALL_MATMUL && trial->axis + 2 < call->dst.rank;
     if (!is_laid_out(call)) {
         lanes_init(&lanes, &call->weights, is_batched ? trial->axis : UL_NONE);
@@ -310,7 +311,7 @@ static void fill_weights(struct run *run)
     }
 }
 
-/* The operand of a post-operation, or what the sum finds in the result's place. */
+/* Fills the operand of a post-operation, or what the sum finds in the result's place. */
 static void fill_post(struct run *run, uint32_t index, const struct ul_call_tensor *dst)
 {
     const struct ul_trial *trial = run->trial;
@@ -350,7 +351,7 @@ static void run_round(struct run *run)
     hash_rows(run->dst, &lanes, trial->axis, seed_of(run, SRC), run->hashes);
 }
 
-/* As many for the pieces as for the whole. */
+/* The number is the same for the pieces as for the whole. */
 static uint64_t round_count(const struct ul_trial *trial)
 {
     const struct ul_call *whole = trial->whole;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codegen/cpu/windows.h"
 
-/* Where the first window has `before` pages in front of the first page. */
+/* The first window has `before` pages before the first page. */
 static uint64_t count_windows(const uint64_t *pages, uint32_t word_count, uint64_t before)
 {
-    uint64_t count = 0, next = 0; /* the first window that is not counted */
+    uint64_t count = 0, next = 0; /* the first window that is not counted yet */
     for (uint64_t page = 0; page < (uint64_t)word_count * 64; page++) {
         if (pages[page / 64] == 0) {
             page |= 63;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages of a file that the kernel maps around those that are touched. */
+/* Pages of a file that the kernel maps around touched pages. */
 #ifndef UL_CODEGEN_CPU_WINDOWS_H
 #define UL_CODEGEN_CPU_WINDOWS_H
 
@@ -7,8 +7,9 @@
 
 enum { UL_WINDOWS_PAGE_BYTES = 4096, UL_WINDOWS_PAGES = 16 };
 
-/* Bytes of the windows of UL_WINDOWS_PAGES pages in which the touched ones lie, a bit each of
- * `word_count` words: windows follow each other from some page on, any one, that with the most. */
+/* The bytes of the windows of UL_WINDOWS_PAGES pages that contain touched pages, which have a bit
+ * each in `word_count` words. Windows follow each other from an unknown page on; the result is for
+ * the page that gives the most. */
 uint64_t ul_windows_bytes(const uint64_t *pages, uint32_t word_count);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention on target cuda: sizes of tiles, and what its templates call. */
+/* Attention on target cuda: sizes of tiles, and the functions that its templates call. */
 #include "codegen/cuda/attend_cuda_internal.h"
 
 #include "codegen/cuda/cuda.h"
@@ -9,33 +9,32 @@
 
 enum {
     THREADS = 128,
-    NARROW_SIZE = 64, /* up to which a warp has two bands */
-    WIDE_SIZE = 128,  /* up to which it holds its queries in registers */
+    NARROW_SIZE = 64, /* up to this size a warp has two bands */
+    WIDE_SIZE = 128,  /* up to this size it holds its queries in registers */
     MAX_STAGES = 2,
     FEW_QUERIES = 32
 };
 
-/* Of struct ul_attend_mma: how a block of warps shares queries and keys. */
+/* For struct ul_attend_mma: how a block of warps shares queries and keys. */
 struct mma_shape {
-    int rows, down,
-        groups;         /* warps side by side along queries; bands of a warp; warps along keys */
-    int keys;           /* of a warp at a time */
-    int64_t min_blocks; /* of a launch for a processor, so that the shape is worth it */
-    int64_t min_keys;   /* the same */
+    int rows, down, groups; /* warps along queries; bands of a warp; warps along keys */
+    int keys;               /* of a warp at a time */
+    int64_t min_blocks;     /* of a launch for each processor, so that the shape pays off */
+    int64_t min_keys;       /* likewise */
 };
 
 struct attend_out {
     const struct ul_attend *attend;
     int64_t processors; /* of the device, as attention counts them */
-    int64_t max_bytes;  /* shared, of a block of the device */
+    int64_t max_bytes;  /* shared memory of a block of the device */
     struct ul_contract_printer printer;
     struct ul_contract_plan scores[2], values[2];
-    const char *kind; /* on tensor cores: of elements; else NULL */
+    const char *kind; /* of elements on tensor cores; else NULL */
     const char *coordinate;
     int64_t depth, width;          /* of a head's queries and values, padded */
     int rows, columns;             /* queries and keys of a thread */
     const struct mma_shape *shape; /* on tensor cores */
-    int stages;                    /* the same */
+    int stages;                    /* likewise */
     int q_pack, k_pack, v_pack;
     struct ul_contract_grid grid;
     struct ul_arena arena;
@@ -51,7 +50,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The name of 16-bit elements in the runtime; NULL where an operand has others. */
+/* The runtime's name for 16-bit elements; NULL where an operand has others. */
 static const char *kind_of(const struct ul_kernel *kernel, const struct ul_attend *attend)
 {
     enum ul_dtype dtype = kernel->buffers[attend->scores[0].a.buffer].dtype;
@@ -71,8 +70,8 @@ static int64_t queries_of(const struct mma_shape *shape)
     return 16 * shape->rows * shape->down;
 }
 
-/* As struct ul_attend_mma of runtime/ul_attention.cuh, with as many stages as the device's shared
- * memory has room for. */
+/* Sizes struct ul_attend_mma of runtime/ul_attention.cuh, with as many stages as the device's
+ * shared memory has room for. */
 static void size_mma(struct attend_out *to, const struct mma_shape *shape)
 {
     to->shape = shape;
@@ -89,8 +88,9 @@ static void size_mma(struct attend_out *to, const struct mma_shape *shape)
     UL_ASSERT(to->grid.threads <= 1024);
 }
 
-/* The shape of a block of threads. As many queries as leave enough blocks for all processors, and
- * no more than are there: keys and values are read from memory once for each block. */
+/* Chooses the shape of a block of threads: as many queries as leave enough blocks for all
+ * processors, and no more than there are, since keys and values are read from memory once for each
+ * block. */
 static int64_t choose_mma(struct attend_out *to, int64_t heads)
 {
     static const struct mma_shape narrow[] = {
@@ -118,7 +118,7 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
     int64_t queries = to->attend->queries;
     to->depth = ceil_to(to->attend->size, pad);
     to->width = ceil_to(to->attend->value_size, pad);
-    for (;; shape++) { /* the last one takes all */
+    for (;; shape++) { /* the last shape takes everything */
         int64_t block = queries_of(shape), blocks = ceil_to(queries, block) / block;
         bool is_padded = 4 * blocks * block > 5 * ceil_to(queries, 16);
         size_mma(to, shape);
@@ -128,7 +128,7 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
     }
 }
 
-/* Shared memory of struct ul_attend_size. */
+/* Bytes of shared memory of struct ul_attend_size. */
 static int64_t threads_bytes(const struct attend_out *to)
 {
     int64_t pitch = 16 * to->rows + 4, out = (pitch - 4) * (to->width + 4), keys = 8 * to->columns;
@@ -136,8 +136,8 @@ static int64_t threads_bytes(const struct attend_out *to)
     return 4 * larger(to->depth * pitch + kv + keys * pitch, out);
 }
 
-/* A thread has half the queries where blocks of these still run all at once: then what counts is
- * how long one takes. Where heads are wide it has less of queries, then of keys. */
+/* A thread gets half of the queries where all blocks still run at once: then the time of one block
+ * counts. Where heads are wide it gets fewer queries, then fewer keys. */
 static int64_t size_threads(struct attend_out *to, int64_t heads)
 {
     int64_t blocks = ceil_to(to->attend->queries, FEW_QUERIES) / FEW_QUERIES;
@@ -152,13 +152,13 @@ static int64_t size_threads(struct attend_out *to, int64_t heads)
         to->columns = 2;
     to->grid.shared_bytes = (uint32_t)threads_bytes(to);
     UL_ASSERT(threads_bytes(to) <= to->max_bytes);
-    if (2 * threads_bytes(to) > to->max_bytes) /* few are beside each other anyway */
+    if (2 * threads_bytes(to) > to->max_bytes) /* few blocks share a processor anyway */
         to->grid.min_blocks = 1;
     return 16 * to->rows;
 }
 
-/* Elements at once along a head, of all parts; threads share `elements` of them evenly where they
- * are f32. */
+/* How many elements along a head are read at once, for all parts; threads share `elements` of them
+ * evenly where they are f32. */
 static int pack_of(const struct attend_out *to, const struct ul_contract_plan *plans, char name,
                    bool along_k, int64_t elements)
 {
@@ -175,7 +175,7 @@ static int pack_of(const struct attend_out *to, const struct ul_contract_plan *p
     return min;
 }
 
-/* The heads of all batches that a launch has. */
+/* The heads of all batches in a launch. */
 static int64_t heads_of(const struct ul_kernel *kernel, const struct ul_attend *attend)
 {
     for (uint32_t i = 0; i < kernel->contraction_count; i++)
@@ -223,13 +223,14 @@ static struct ul_contract_out out_of(const struct attend_out *to,
 
 /* ---- Functions that the templates call ---- */
 
-/* What functions that find operands are called by: they read them, or say where they lie. */
+/* The verb in names of functions that find operands: they read them, or return their places. */
 static const char *verb_of(const struct attend_out *to)
 {
     return to->kind != NULL ? "place" : "read";
 }
 
-/* An operand of each part, t_<verb>_<name><part>, and t_<verb>_<name> that picks one by `key`. */
+/* A function for an operand of each part, t_<verb>_<name><part>, and t_<verb>_<name> that picks one
+ * by `key`. */
 static void put_reader(const struct attend_out *to, uint32_t indent, char name,
                        const struct ul_contract_plan *plans, const char *key, int pack)
 {
@@ -290,7 +291,7 @@ static void put_query_reader(const struct attend_out *to, uint32_t indent)
                          to->q_pack);
 }
 
-/* The first key, and the one before which to stop. */
+/* The first key, and the key before which to stop. */
 static void put_part(const struct attend_out *to)
 {
     const struct ul_attend *attend = to->attend;
@@ -306,8 +307,8 @@ static void put_part(const struct attend_out *to)
                    attend->split_keys, attend->split_keys, attend->keys);
 }
 
-/* `put_pack`: so many sums at once are taken on tensor cores, by t_put_pack where they are several.
- */
+/* `put_pack`: this many sums are taken at once on tensor cores, by t_put_pack where they are
+ * several. */
 static void put_call(const struct attend_out *to, int put_pack, uint32_t indent)
 {
     const struct ul_attend *attend = to->attend;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient of attention on target cuda, a pass at a time (ir/ops/attention_gradient_tiles.c):
- * sizes of tiles, and what the templates of runtime/cuda/ul_attention_gradient.cuh call. */
+/* The gradient of attention on target cuda, one pass at a time
+ * (ir/ops/attention/attention_gradient_tiles.c): sizes of tiles, and the functions that the
+ * templates of runtime/cuda/ul_attention_gradient.cuh call. */
 #include "codegen/cuda/attend_cuda_internal.h"
 
 #include <inttypes.h>
@@ -11,14 +12,15 @@ enum {
     COLUMNS = 4, /* of a thread, as CHUNK and DEPTH without tensor cores */
     CHUNK = 32,
     DEPTH = 16,
-    NARROW_SIZE = 64, /* of results, up to which a thread has 4 rows */
-    FEW_ROWS = 32,    /* of a head, for which it has 2 */
-    MIN_BLOCKS = 2,   /* for whose registers sums and two products do, without tensor cores */
+    NARROW_SIZE = 64, /* of results: up to this size a thread has 4 rows */
+    FEW_ROWS = 32,    /* of a head: for this size a thread has 2 */
+    /* blocks whose registers suffice for sums and two products, without tensor cores */
+    MIN_BLOCKS = 2,
     MAX_PACK = 8,
     MAX_STAGES = 2
 };
 
-/* A factor of a product, or what is summed, and how it is read. */
+/* A factor of a product, or an operand of a sum, and how it is read. */
 struct operand_out {
     const char *name; /* of its reader: t_read_<name>, or t_place_<name> on tensor cores */
     char operand;
@@ -27,8 +29,8 @@ struct operand_out {
     int pack;
 };
 
-/* The first two are factors of the first product, the next two of the second one; a sum adds up the
- * next one, a second sum the last one. */
+/* The first two are factors of the first product, the next two of the second; a sum adds the next,
+ * a second sum the last. */
 enum { ROW, COLUMN, SLOPE_ROW, SLOPE_COLUMN, VALUE, SHARE, OPERANDS };
 
 struct gradient_out {
@@ -36,17 +38,17 @@ struct gradient_out {
     struct ul_contract_printer printer;
     struct ul_contract_plan scores[2], values[2];
     struct operand_out operands[OPERANDS];
-    const char *kind; /* on tensor cores: of elements; else NULL */
+    const char *kind; /* of elements on tensor cores; else NULL */
     const char *coordinate;
     int64_t width, shares; /* elements of a result, padded, and of a second one */
     int rows;              /* of a thread; on tensor cores warps */
-    int64_t depth, beside; /* on tensor cores: of the first product, and of what comes beside it */
-    int columns, stages;   /* the same */
+    int64_t depth, beside; /* on tensor cores: of the first product, and of what accompanies it */
+    int columns, stages;   /* likewise */
     struct ul_contract_grid grid;
     struct ul_arena arena;
 };
 
-/* A sum with slopes reads no values on tensor cores: they are the columns of its products. */
+/* On tensor cores a sum with slopes reads no values: they are the columns of its products. */
 static bool has(const struct gradient_out *to, uint32_t operand)
 {
     if (operand == SHARE)
@@ -56,7 +58,7 @@ static bool has(const struct gradient_out *to, uint32_t operand)
     return operand < SLOPE_ROW || to->attend->has_slopes;
 }
 
-/* It has sums, of values or of scores. */
+/* Whether it has sums, of values or of scores. */
 static bool has_sums(const struct ul_attend *attend)
 {
     return attend->kind != UL_ATTEND_STATISTICS;
@@ -91,7 +93,7 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_atten
     return ul_contract_cuda_kind(dtype);
 }
 
-/* Where each score is a result a block has one tile of columns, else all of them. */
+/* Where each score is a result, a block has one tile of columns, else all of them. */
 static int64_t count_tiles(const struct ul_attend *attend, int64_t rows, int64_t columns)
 {
     int64_t down = ceil_to(attend->queries, rows) / rows;
@@ -99,7 +101,7 @@ static int64_t count_tiles(const struct ul_attend *attend, int64_t rows, int64_t
                                           : down;
 }
 
-/* Chooses a struct ul_gradient_mma of as many rows and columns as shared memory has room for. */
+/* Chooses a struct ul_gradient_mma with as many rows and columns as shared memory has room for. */
 static void size_mma(struct gradient_out *to, int64_t max_bytes)
 {
     static const struct {
@@ -132,8 +134,8 @@ static void size_mma(struct gradient_out *to, int64_t max_bytes)
     to->grid.tile_count = count_tiles(attend, 16 * to->rows, to->columns);
 }
 
-/* Chooses a struct ul_gradient_size, whose products and sums use the same shared memory by turns.
- */
+/* Chooses a struct ul_gradient_size, whose products and sums use the same shared memory in
+ * turns. */
 static void size_threads(struct gradient_out *to)
 {
     int64_t columns = 8 * COLUMNS;
@@ -153,7 +155,7 @@ static void size_threads(struct gradient_out *to)
     to->grid.tile_count = count_tiles(to->attend, 16 * to->rows, columns);
 }
 
-/* Says how threads read an operand: several elements along a head at once, where threads still
+/* Sets how threads read an operand: several elements along a head at once, where threads still
  * share `elements` of it evenly. */
 static void set_operand(struct gradient_out *to, uint32_t which, const char *name, char operand,
                         const struct ul_contract_plan *plan, int64_t elements)
@@ -241,9 +243,9 @@ static void put_operand(const struct gradient_out *to, const struct operand_out 
                                           .is_place = to->kind != NULL});
 }
 
-/* Lists operands in the order of the templates' parameters. Those for tensor cores have four; a sum
- * without slopes has no rows of the second product, and passes those of the first one. One without
- * a second sum passes the values of the first one again. */
+/* Lists operands in the order of the templates' parameters. Templates for tensor cores have four; a
+ * sum without slopes has no rows of the second product, and passes those of the first again. A sum
+ * without a second sum passes its values again. */
 static uint32_t list_operands(const struct gradient_out *to, uint32_t *list)
 {
     uint32_t count = 0;
@@ -302,7 +304,8 @@ static void put_call(const struct gradient_out *to, const char *name, const char
     ul_text_printf(text, ", t_score%s);\n", last);
 }
 
-/* Puts the part of a sum that each round has anew: its operands, and the weight of each score. */
+/* Prints the part of a sum that each round makes anew: its operands, and the weight of each
+ * score. */
 static void put_round(struct gradient_out *to, uint32_t indent)
 {
     for (uint32_t i = 0; i < OPERANDS; i++)
@@ -378,7 +381,7 @@ void ul_attend_cuda_gradient_grid(const struct ul_kernel *kernel, const struct u
     ul_arena_done(&to.arena);
 }
 
-/* Stores one of the results of a tile. `put` stores an element of it. */
+/* Stores one of the results of a tile; `put` stores an element of it. */
 static void put_sums(const struct gradient_out *to, uint32_t result, const char *sums,
                      uint32_t indent)
 {

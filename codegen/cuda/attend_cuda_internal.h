@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the printers of attention and of its gradient share. */
+/* Shared by the printers of attention and of its gradient. */
 #ifndef UL_ATTEND_CUDA_INTERNAL_H
 #define UL_ATTEND_CUDA_INTERNAL_H
 
@@ -9,7 +9,8 @@
 
 /* attend_cuda_score.c */
 
-/* Says where the text of a contraction goes. `plan` may be NULL where no contraction is printed. */
+/* The destination of the text of a contraction. `plan` may be NULL where no contraction is
+ * printed. */
 struct ul_contract_out ul_attend_cuda_out(const struct ul_contract_printer *printer,
                                           const struct ul_contract_plan *plan,
                                           const char *coordinate);
@@ -30,9 +31,9 @@ void ul_attend_cuda_put_norm(const struct ul_contract_printer *printer,
 /* The name of enum ul_attend_empty in the runtime. */
 const char *ul_attend_cuda_empty(enum ul_attend_empty empty);
 
-/* attend_cuda_gradient.c: of the kinds STATISTICS and SUM, as the functions of attend_cuda.h. */
+/* attend_cuda_gradient.c: the functions of attend_cuda.h for the kinds STATISTICS and SUM. */
 
-/* Are its tiles of 16 bits, on tensor cores? */
+/* Whether its tiles have 16 bits, on tensor cores. */
 bool ul_attend_cuda_gradient_is_half(const struct ul_kernel *kernel,
                                      const struct ul_attend *attend);
 void ul_attend_cuda_gradient_grid(const struct ul_kernel *kernel, const struct ul_attend *attend,

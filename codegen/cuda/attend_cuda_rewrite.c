@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts attention in place of loops that come to it, for target cuda.
+/* Replaces loops by the attention that they compute, for target cuda.
  *
  * Problem: a few queries of a few heads with many keys (one token after a long text) would be one
- * block for each head. Method: keys are cut, each part is attention of its own whose result is not
- * divided yet, and loops behind it add parts in order:
+ * block for each head. Method: keys are cut; each part is attention of its own whose result is not
+ * divided yet, and loops after it add the parts in order:
  *
  *     for heads: attention, epilogue  ->  for heads: for part: attention to its keys:
  *                                             parts[head][query][part] = result, largest, sum
@@ -11,8 +11,7 @@
  *                                             acc = sum of w(part) result / sum of w(part) sum,
  *                                             epilogue
  *
- * where w(part) takes back what the part's largest score is below the largest of all.
- */
+ * where w(part) corrects for the difference of the part's largest score from the largest of all. */
 #include "codegen/cuda/attend_cuda.h"
 #include "ir/kernel_build.h"
 
@@ -21,7 +20,7 @@
 
 enum {
     MAX_LOOPS = 8,
-    BLOCK_QUERIES = 16, /* at least, of a block of threads */
+    BLOCK_QUERIES = 16, /* at least, in a block of threads */
     UNIT_KEYS = 128,    /* a multiple of what blocks take at a time */
     MIN_KEYS = 1024,    /* fewer are not worth a launch */
     MIN_PARTIAL = 256,  /* of keys */
@@ -38,11 +37,11 @@ struct rewrite {
     int64_t processors; /* of the device, as attention counts them */
     int64_t partials;
     const struct ul_attend *attend;
-    uint32_t buffer; /* of parts */
-    int64_t pitch;   /* of a part of a query */
+    uint32_t buffer; /* for parts */
+    int64_t pitch;   /* for a part of a query */
 };
 
-/* for var < count: body; gives the loop. */
+/* for var < count: body; returns the loop. */
 static ul_ks loop_of(struct ul_kernel *kernel, uint32_t var, int64_t count, uint32_t flags,
                      ul_ks body)
 {
@@ -78,7 +77,7 @@ static ul_kx number(const struct rewrite *t, double value)
     return ul_kx_number(t->kernel, UL_F32, value);
 }
 
-/* The loop that finds the largest score of all parts, behind the statement `link`. */
+/* Makes the loop that finds the largest score of all parts, after the statement `link`. */
 static ul_kx put_largest(const struct rewrite *t, ul_ks *link)
 {
     struct ul_kernel *kernel = t->kernel;
@@ -101,14 +100,14 @@ static ul_kx put_largest(const struct rewrite *t, ul_ks *link)
     return ul_kx_var(kernel, shift);
 }
 
-/* *sum = *sum + x, in the list that ends with `link`. */
+/* Appends *sum = *sum + x to the list that ends with `link`. */
 static void put_sum(const struct rewrite *t, ul_ks *link, uint32_t sum, ul_kx x)
 {
     ul_kx old = ul_kx_var(t->kernel, sum);
     ul_ks_link(t->kernel, link, UL_KS_SET, sum, ul_kx_binary(t->kernel, UL_KX_ADD, old, x));
 }
 
-/* The statements that join the parts of one element. */
+/* Makes the statements that join the parts of one element. */
 static ul_ks put_join(const struct rewrite *t)
 {
     struct ul_kernel *kernel = t->kernel;
@@ -144,7 +143,7 @@ static ul_ks put_join(const struct rewrite *t)
     return first;
 }
 
-/* Builds the statements that store the norm of a query, from its parts. */
+/* Makes the statements that store the norm of a query, from its parts. */
 static ul_ks put_norm(const struct rewrite *t)
 {
     struct ul_kernel *kernel = t->kernel;
@@ -177,7 +176,7 @@ static ul_ks put_norm(const struct rewrite *t)
     return first;
 }
 
-/* Puts a nest over all queries, whose statements are `body`, behind the statement `before`. */
+/* Puts a nest over all queries, whose statements are `body`, after the statement `before`. */
 static void put_nest(const struct rewrite *t, ul_ks before, ul_ks body)
 {
     struct ul_kernel *kernel = t->kernel;
@@ -189,7 +188,8 @@ static void put_nest(const struct rewrite *t, ul_ks before, ul_ks body)
     kernel->stmts[before].next = nest;
 }
 
-/* Makes attention to keys of one part of what the nest has, and puts loops that join behind it. */
+/* Turns the nest's attention into attention to the keys of one part, and adds loops that join the
+ * parts. */
 static void split(struct rewrite *t, struct ul_contraction *c, int64_t keys)
 {
     struct ul_kernel *kernel = t->kernel;
@@ -206,7 +206,7 @@ static void split(struct rewrite *t, struct ul_contraction *c, int64_t keys)
              loop_of(kernel, values->vars[1], own->value_size, UL_FOR_PARALLEL, put_join(t)));
     uint32_t element = ul_kernel_add_index(kernel, t->pitch);
     ul_kx at = place_of(t, ul_kx_var(kernel, partial), ul_kx_var(kernel, element));
-    values->vars[1] = element; /* which also counts what is put behind the products */
+    values->vars[1] = element; /* it also counts what comes after the products */
     values->acc = ul_kernel_add_var(kernel, UL_F32);
     ul_ks store = ul_ks_link(kernel, &link, UL_KS_STORE, UL_NONE, ul_kx_var(kernel, values->acc));
     kernel->stmts[store].buffer = t->buffer;
@@ -225,7 +225,7 @@ static void split(struct rewrite *t, struct ul_contraction *c, int64_t keys)
     kernel->stmts[innermost].body = loop;
 }
 
-/* The statement that stands for the body of loop `loop`. */
+/* Returns the statement that replaces the body of loop `loop`. */
 static struct ul_contraction *take(struct ul_kernel *kernel, ul_ks loop)
 {
     const struct ul_attend *attend = &kernel->attends[kernel->stmts[loop].contraction];
@@ -241,7 +241,7 @@ static struct ul_contraction *take(struct ul_kernel *kernel, ul_ks loop)
     return to;
 }
 
-/* The loops from the top statement `id` down to `loop`, if nothing else stands between them. */
+/* Finds the loops from the top statement `id` down to `loop`, if nothing else is between them. */
 static bool find_nest(struct rewrite *t, ul_ks id, ul_ks loop)
 {
     t->count = 0;
@@ -262,7 +262,7 @@ static bool find_nest(struct rewrite *t, ul_ks id, ul_ks loop)
     }
 }
 
-/* Into how many parts keys are worth cutting, and how long they are. */
+/* The number of parts into which cutting the keys pays off, and their length. */
 static int64_t partials_of(const struct rewrite *t, int64_t *keys)
 {
     const struct ul_attend *attend = t->attend;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of attention's scores on target cuda, and of what rows without keys give. */
+/* The text of attention's scores on target cuda, and of the results of rows without keys. */
 #include "codegen/cuda/attend_cuda_internal.h"
 
 #include <inttypes.h>

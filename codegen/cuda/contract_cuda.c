@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA text of a contraction. Tiles are templates of runtime/cuda/ul_contract.cuh, those of
- * bytes of ul_contract_bytes.cuh; what is printed are the functions that they call: the operands at
+ * bytes of ul_contract_bytes.cuh; the functions that they call are printed here: the operands at
  * flat coordinates, and the epilogue. */
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
@@ -39,7 +39,7 @@ static void end(struct cuda_out *to)
     ul_arena_done(&to->arena);
 }
 
-/* Of operand `name`, whose elements of 16 bits become f32 pack by pack: their name in
+/* For operand `name`, whose elements of 16 bits become f32 in packs: their name in
  * runtime/cuda/ul_contract.cuh; else NULL. */
 static const char *widened_kind(const struct cuda_out *to, char name)
 {
@@ -49,14 +49,14 @@ static const char *widened_kind(const struct cuda_out *to, char name)
     return plan->kinds[name == 'a' ? 0 : 1];
 }
 
-/* Elements of tiles in shared memory. */
+/* The type of elements of tiles in shared memory. */
 static const char *tile_type(const struct cuda_out *to)
 {
     bool is_short = to->plan.form == UL_CONTRACT_CUDA_MMA && !to->plan.is_bytes;
     return is_short ? "uint16_t" : to->plan.base.type;
 }
 
-/* What is added for two elements, where they are words of bytes. */
+/* What is added for two elements that are words of bytes. */
 static void put_product(const struct cuda_out *to, char text[40])
 {
     const struct ul_contract_plan *base = &to->plan.base;
@@ -65,7 +65,7 @@ static void put_product(const struct cuda_out *to, char text[40])
              ul_contract_cuda_truth(base->b_width == UL_CONTRACT_I8));
 }
 
-/* Type of the elements that an operand's readers read. */
+/* The type of the elements that an operand's readers return. */
 static const char *read_type(const struct cuda_out *to, char name)
 {
     bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA || widened_kind(to, name) != NULL;
@@ -84,7 +84,7 @@ static void put_begin(const struct cuda_out *to, uint32_t indent)
     ul_contract_cuda_put_bases(out, indent + 1, 'b', read_type(to, 'b'), to->plan.b.pack);
 }
 
-/* ---- One thread a sum ---- */
+/* ---- One thread for each sum ---- */
 
 /* The sum at coordinates t_m0 ..., t_n0 ... */
 static void put_sum(const struct cuda_out *to, uint32_t indent)
@@ -116,7 +116,7 @@ static void put_sum(const struct cuda_out *to, uint32_t indent)
         ul_contract_line(out, indent + d, "}");
 }
 
-/* Sum t_i of all, numbered along n first, or along m where results lie so. */
+/* Sum t_i of all, numbered along n first, or along m where results are contiguous along it. */
 static void put_each(const struct cuda_out *to, uint32_t indent)
 {
     const struct ul_contract_out *out = &to->out;
@@ -137,7 +137,7 @@ static void put_each(const struct cuda_out *to, uint32_t indent)
 
 /* ---- Tiles ---- */
 
-/* The first operand as a warp keeps it: elements as they are stored, packs of rows of k. */
+/* Prints the first operand that a warp keeps: elements as they are stored, packs of rows of k. */
 static void put_held(const struct cuda_out *to, uint32_t indent, const char *held)
 {
     const struct ul_contract_out *out = &to->out;
@@ -187,7 +187,8 @@ static const char *aligned(const struct ul_contract_cuda_reading *reading, const
     return reading->pack > 1 ? name : "true";
 }
 
-/* <m>, <n>, <k>, the functions); `put_pack`: of tiles on tensor cores, what takes several sums. */
+/* Prints <m>, <n>, <k>, the functions); `put_pack`: the function that takes several sums of tiles
+ * on tensor cores. */
 static void put_arguments(const struct cuda_out *to, uint32_t indent, const char *first,
                           const char *put_pack)
 {
@@ -253,7 +254,7 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
     put_arguments(to, indent + 1, first, width > 1 ? "t_put_pack" : "t_put");
 }
 
-/* `name`: dot, or team; so many sums of a warp at a time. */
+/* `name` is dot or team; a warp has `sums` sums at a time. */
 static void put_dots(const struct cuda_out *to, uint32_t indent, const char *name, int sums,
                      const char *first, const char *held)
 {
@@ -279,7 +280,7 @@ static void put_team_each(const struct cuda_out *to, uint32_t indent)
     ul_contract_line(out, indent, "}");
 }
 
-/* Sums side by side by the threads of the block. */
+/* Neighbouring sums by the threads of the block. */
 static void put_block_each(const struct cuda_out *to, uint32_t indent)
 {
     const struct ul_contract_out *out = &to->out;
@@ -379,7 +380,7 @@ void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
                                const struct ul_contraction *contraction, uint32_t indent)
 {
     struct cuda_out to;
-    UL_ASSERT(contraction->attend == NULL); /* a block has it, or its statements are printed */
+    UL_ASSERT(contraction->attend == NULL); /* a block runs it, or its statements are printed */
     begin(&to, printer, contraction);
     bool has_dots = to.plan.dot_pack > 0 && printer->team > 0;
     to.plan.form = has_dots ? UL_CONTRACT_CUDA_DOT : UL_CONTRACT_CUDA_EACH;

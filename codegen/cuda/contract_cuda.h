@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiled contractions for target cuda: the CUDA text of one UL_KS_CONTRACT statement.
  *
- * A contraction is run by a grid of blocks where it stands at the top of a kernel, or under loops
- * of independent iterations alone (the batch): each block forms tiles of sums from tiles of the
- * operands in shared memory. Inside of other statements it is run by the team of threads that runs
- * those: each thread forms some sums. The choice looks at shapes alone, never at addresses, so a
- * sum has the same order of additions in every program that contains the kernel; no sum is formed
- * by two threads unless in a fixed tree.
- * Invariants and names in the text as in contract.h: variables v<id>, buffers b<id>, own names
- * begin with "t_"; nothing outside of an operand's bounds is read; the epilogue runs exactly once
- * for each (m, n). The program includes runtime/ul_contract.cuh.
- */
+ * A grid of blocks runs a contraction at the top of a kernel, or under loops of independent
+ * iterations only (the batch): each block forms tiles of sums from tiles of the operands in shared
+ * memory. Inside other statements, the team of threads that runs those runs it too: each thread
+ * forms some sums. The choice depends on shapes only, never on addresses, so a sum has the same
+ * order of additions in every program that contains the kernel; two threads form a sum only in a
+ * fixed tree. Invariants and names of the text are those of contract.h: variables v<id>, buffers
+ * b<id>, own names begin with "t_"; nothing outside an operand's bounds is read; the epilogue runs
+ * exactly once for each (m, n). The program includes runtime/ul_contract.cuh. */
 #ifndef UL_CONTRACT_CUDA_H
 #define UL_CONTRACT_CUDA_H
 
 #include "codegen/kernel/contract.h"
 #include "codegen/kernel/profile.h"
 
-/* What the caller prints for us; as in struct ul_contract_printer. */
+/* The parts that the caller prints, as in struct ul_contract_printer. */
 struct ul_contract_cuda_printer {
     struct ul_text *text;
     const struct ul_kernel *kernel;
@@ -26,34 +24,35 @@ struct ul_contract_cuda_printer {
     void (*put_expression)(void *context, ul_kx expression);
     void (*put_statements)(void *context, ul_ks first, uint32_t indent);
     void (*put_load)(void *context, uint32_t buffer, const char *index);
-    /* Whether the epilogue takes `width` sums at once that are neighbours along a variable of so
-     * many rounds; and that, of the sums t_sums.at[0] and on, where buffers are aligned: it returns
-     * then. */
+    /* Whether the epilogue takes `width` sums at once that are neighbours along a variable of that
+     * many rounds. And prints it for the sums from t_sums.at[0] on where buffers are aligned: it
+     * returns then. */
     bool (*has_packs)(void *context, const struct ul_contraction *contraction, uint32_t along,
                       int64_t rounds, int64_t width);
     void (*put_packs)(void *context, const struct ul_contraction *contraction, uint32_t along,
                       int64_t rounds, int64_t width, uint32_t indent);
-    int64_t team; /* threads of put_team's team, which are whole warps that run alike; 0: they may
-                     be any number, each on its own */
-    const char *shared; /* array of bytes that contractions of a launch have one after the other;
-                           NULL: each declares its own */
-    const char *held;   /* where put_team's warp keeps the first operand, read while `t_first`; or
-                           NULL */
+    int64_t team;       /* threads of put_team's team, which are whole warps that run alike; 0: any
+                           number, each on its own */
+    const char *shared; /* an array of bytes that contractions of a launch use in turn; NULL: each
+                           declares its own */
+    const char *held;   /* where put_team's warp keeps the first operand, which is read while
+                           `t_first`; or NULL */
 };
 
-/* The kernel, or a copy in which contractions that are best formed by one thread a sum are loops.
- */
+/* The kernel, or a copy in which contractions that are best formed by one thread for each sum are
+ * loops. */
 const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
                                               const struct ul_profile_device *device,
                                               struct ul_arena *arena);
 
-/* As ul_contract_orders: flags of enum ul_contract_order, and others of this target's own. Kernels
- * with the same single flag but UL_CONTRACT_LOOSE form the same sums with the same bits. */
+/* Like ul_contract_orders: flags of enum ul_contract_order, and others of this target's own.
+ * Kernels with the same single flag other than UL_CONTRACT_LOOSE form the same sums with the same
+ * bits. */
 uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel,
                                  const struct ul_profile_device *device);
 
-/* Threads of a processor that have 128 registers each: what hides each other's waiting, where each
- * has much in registers. */
+/* Threads of a processor that have 128 registers each: enough to hide each other's waiting, where
+ * each has much in registers. */
 #define UL_CUDA_ROOMY_THREADS 512
 
 /* How a contraction at the top is launched. */
@@ -61,28 +60,30 @@ struct ul_contract_grid {
     int64_t tile_count; /* of one contraction; tiles are numbered from 0 */
     uint32_t threads;   /* of a block: a multiple of 32, at most 256 */
     uint32_t shared_bytes;
-    /* A processor's registers are to do for so many blocks and need not do for more, lest some be
-     * spilt; 0: for as many as nvcc thinks best. */
+    /* A processor's registers must suffice for this many blocks, and need not suffice for more,
+     * lest some be spilt; 0: for as many as nvcc thinks best. */
     uint32_t min_blocks;
 };
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
                            const struct ul_profile_device *device, struct ul_contract_grid *grid);
-/* The names of shared memory, and its declarations (UL_SHARED) where nobody else makes them; once
- * at the start of the body. */
+/* Declares the names of shared memory, and the memory itself (UL_SHARED) where nothing else does;
+ * once at the start of the body. */
 void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
                                  const struct ul_contraction *contraction, uint32_t indent);
-/* Tile `t_tile` (an int64_t variable of the text) by all threads of the block, threadIdx.x being
- * the thread; barriers inside are __syncthreads(), which all threads of the block reach. Opens its
- * own block; may be repeated in a loop, shared memory is free to be written again at its end. */
+/* Prints tile `t_tile` (an int64_t variable of the text) for all threads of the block; threadIdx.x
+ * is the thread. Barriers inside are __syncthreads(), which all threads of the block reach. It
+ * opens its own block, and may be repeated in a loop: shared memory may be written again at its
+ * end. */
 void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
                                const struct ul_contraction *contraction, uint32_t indent);
-/* Bytes of the first operand, where a team can keep it between two times that it runs the
- * contraction; else 0. */
+/* Bytes of the first operand, where a team can keep it from one run of the contraction to the next;
+ * else 0. */
 uint64_t ul_contract_cuda_held_bytes(const struct ul_kernel *kernel,
                                      const struct ul_contraction *contraction,
                                      const struct ul_profile_device *device);
-/* All of it by a team: thread `t_thread` of `t_threads`. No barrier of the team inside; what the
- * operands hold was synchronised before, and the caller synchronises what the epilogue wrote. */
+/* Prints all of it for a team: thread `t_thread` of `t_threads`. There is no barrier of the team
+ * inside: operands were synchronised before, and the caller synchronises what the epilogue
+ * wrote. */
 void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
                                const struct ul_contraction *contraction, uint32_t indent);
 

@@ -1,42 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contractions as other statements: a thread for each sum, or parts of each sum.
  *
- * A thread for each sum. Problem: what is tiny, irregular or has one row (depthwise convolution) is
- * best formed by one thread a sum; but which sums neighbouring threads have should follow where
- * results lie, and in channels-last convolution their neighbours are in the next group, a loop
- * outside of the contraction. Method: the contraction becomes loops over m and n around loops over
- * k, and the independent loops around it are ordered with those by how far apart their rounds'
- * results lie:
+ * A thread for each sum. Problem: a contraction that is tiny, irregular or has one row (depthwise
+ * convolution) is best formed by one thread for each sum. But neighbouring threads should have
+ * neighbouring results, and in channels-last convolution these are in the next group, a loop
+ * outside the contraction. Method: the contraction becomes loops over m and n around loops over k;
+ * these and the independent loops around it are sorted by how far apart the results of their rounds
+ * are:
  *
  *     for group: contract over row, column     ->     for row, column, group:
  *                                                         sum = 0
  *                                                         for k: sum += a * b
  *                                                         the epilogue
  *
- * so that a grid spreads it like any other nest of loops. Products are added in order of k, outside
- * of bounds as what operands hold there, as contract_cuda.c does.
+ * so that a grid spreads it like any other nest of loops. Products are added in order of k; outside
+ * of bounds operands have the same values as in contract_cuda.c.
  *
  * Parts. Problem: few sums of many products (the last layers of a convolution net) give fewer tiles
  * than a device has processors. Method: a dimension of k is cut, and parts are added in order:
  *
  *     contract over k, epilogue        ->     for part: contract over k of it: sums[part] = acc
- *                                             for m, n: acc = sums[0] + sums[1] ..., epilogue
- */
+ *                                             for m, n: acc = sums[0] + sums[1] ..., epilogue */
 #include "codegen/cuda/contract_cuda_internal.h"
 #include "ir/kernel_build.h"
 
 #include <stdlib.h>
 
-enum { MAX_LOOPS = 8 }; /* that grid.h takes as one */
+enum { MAX_LOOPS = 8 }; /* more than grid.h takes as one */
 
 struct loop {
     uint32_t var;
     ul_kx count;
     int64_t stride; /* between its rounds' results */
-    uint32_t place; /* in the order in which they stand */
+    uint32_t place; /* in the original order */
 };
 
-/* Where statements are appended. */
+/* A list to which statements are appended. */
 struct list {
     ul_ks first, last;
 };
@@ -45,7 +44,7 @@ struct rewriter {
     struct ul_kernel *kernel;
     const struct ul_profile_device *device;
     struct ul_arena *arena;
-    ul_kx *let_of; /* by variable that was there before: what it is, or UL_NONE */
+    ul_kx *let_of; /* by old variable: its LET, or UL_NONE */
     uint32_t let_count;
     uint32_t count;
     struct loop loops[MAX_LOOPS + UL_CONTRACT_DIMS];
@@ -61,9 +60,9 @@ static ul_ks append(struct rewriter *r, struct list *list, enum ul_ks_kind kind,
     return id;
 }
 
-/* ---- Where results lie ---- */
+/* ---- Places of results ---- */
 
-/* What `x` grows by with `var`; false where that is not always the same. */
+/* By how much `x` grows with `var`; false where that is not constant. */
 static bool add_stride(const struct rewriter *r, ul_kx x, uint32_t var, int64_t scale, int64_t *sum,
                        uint32_t depth)
 {
@@ -126,7 +125,7 @@ static void order_loops(struct rewriter *r, ul_ks epilogue)
         bool moves =
             stride != 0 && (!ul_kx_is_int(r->kernel, r->loops[i].count, &rounds) || rounds > 1);
         stride = stride < 0 ? -stride : stride;
-        r->loops[i].stride = moves ? stride : INT64_MAX; /* else outermost */
+        r->loops[i].stride = moves ? stride : INT64_MAX; /* else it becomes outermost */
     }
     qsort(r->loops, r->count, sizeof *r->loops, compare);
 }
@@ -144,7 +143,7 @@ static ul_kx affine(struct rewriter *r, const struct ul_contraction *c, const st
     return sum;
 }
 
-/* 0 <= bound < extent, of all of them. */
+/* 0 <= bound < extent, for all bounds. */
 static ul_kx inside(struct rewriter *r, const struct ul_contraction *c,
                     const struct ul_operand *operand)
 {
@@ -161,7 +160,7 @@ static ul_kx inside(struct rewriter *r, const struct ul_contraction *c,
     return all;
 }
 
-/* What the operand holds, as an expression behind the statements that it needs. */
+/* What the operand holds, as an expression after the statements that it needs. */
 static ul_kx put_operand(struct rewriter *r, struct list *list, const struct ul_contraction *c,
                          const struct ul_operand *operand)
 {
@@ -186,8 +185,8 @@ static ul_kx put_operand(struct rewriter *r, struct list *list, const struct ul_
     return ul_kx_var(kernel, var);
 }
 
-/* Fused where it is float: else a compiler may fuse it in one kernel and not in another, and a
- * piece would not have the bits of the whole. */
+/* Fused for floats: otherwise a compiler may fuse it in one kernel and not in another, and a piece
+ * would not have the bits of the whole. */
 static ul_kx add_product(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a, ul_kx b,
                          uint32_t sum)
 {
@@ -219,8 +218,8 @@ static struct list put_sum(struct rewriter *r, const struct ul_contraction *c)
 
 /* ---- The nest ---- */
 
-/* The contraction at the end of loops of independent iterations that begin at `id`, with nothing
- * but names of indexes in between, or UL_NONE; collects these loops and names. */
+/* Finds the contraction at the end of loops of independent iterations that begin at `id`, with only
+ * names of indexes in between, or UL_NONE; collects these loops and names. */
 static ul_ks find_contraction(struct rewriter *r, ul_ks id)
 {
     struct ul_kernel *kernel = r->kernel;
@@ -249,7 +248,7 @@ static ul_ks find_contraction(struct rewriter *r, ul_ks id)
     return UL_NONE;
 }
 
-/* The loops found, and those over m and n, around the body. */
+/* Puts the loops found, and those over m and n, around the body. */
 static ul_ks put_nest(struct rewriter *r, const struct ul_contraction *c, struct list body)
 {
     struct ul_kernel *kernel = r->kernel;
@@ -274,7 +273,7 @@ static ul_ks put_nest(struct rewriter *r, const struct ul_contraction *c, struct
 
 /* ---- Parts ---- */
 
-/* The place of a sum among those of a part, neighbours being as in the result. */
+/* The place of a sum among those of a part; neighbours are as in the result. */
 static ul_kx place_of_sum(struct rewriter *r, const struct ul_contraction *c, bool along_m,
                           ul_kx partial)
 {
@@ -324,7 +323,7 @@ static struct ul_contraction part_of(struct rewriter *r, const struct ul_contrac
     return own;
 }
 
-/* for part: what stood at `id`, of the part; then the loops that add parts. */
+/* for part: the statement at `id`, for the part; then the loops that add parts. */
 static void put_partials(struct rewriter *r, ul_ks id, ul_ks contract,
                          const struct ul_contract_cuda_plan *plan,
                          const struct ul_contract_cuda_split *split)
@@ -359,8 +358,8 @@ static void put_partials(struct rewriter *r, ul_ks id, ul_ks contract,
     kernel->stmts[id].next = rest;
 }
 
-/* The top statement `id` as loops around single sums, or around parts of them, where it is such a
- * nest. */
+/* Rewrites the top statement `id` to loops around single sums, or around parts of them, if it is
+ * such a nest. */
 static void rewrite(struct rewriter *r, ul_ks id)
 {
     struct ul_kernel *kernel = r->kernel;

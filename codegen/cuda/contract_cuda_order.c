@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In which order of k sums are formed.
+/* Chooses the order of k in which sums are formed.
  *
  * Problem: a convolution's k is (channel, row, column of the window), while channels-last input has
- * channels side by side; threads that read along k as it stands would fetch 32 bytes for every 4.
- * Method: k's dimension whose stride is 1 in an operand that has no such dimension beside k becomes
+ * neighbouring channels; threads that read along k as it is would fetch 32 bytes for every 4.
+ * Method: k's dimension whose stride is 1 in an operand that has no other such dimension becomes
  * the innermost. Where the other operand has its neighbours along another dimension (weights as
  * [channel][row][column]), a part of it does:
  *
  *     (channel, row, column)  ->  (channel / 16, row, column, channel % 16)
  *
- * so that the tile reads whole runs of 16 channels, and what lies between two channels of a weight
- * is read soon after and found in the cache. The order depends on extents and strides alone.
- */
+ * so that the tile reads whole runs of 16 channels; elements between two channels of a weight are
+ * read soon after, from the cache. The order depends only on extents and strides. */
 #include "codegen/cuda/contract_cuda_internal.h"
 
 #include <string.h>
@@ -23,7 +22,7 @@ static bool is_unit(const struct ul_contraction *c, const struct ul_operand *ope
     return c->extents[d] > 1 && operand->at.strides[d] == 1;
 }
 
-/* Of dimensions [first, first + count), one along which the operand's neighbours lie; else
+/* A dimension in [first, first + count) along which the operand has its neighbours; else
  * UL_CONTRACT_DIMS. */
 static uint32_t unit_dim(const struct ul_contraction *c, const struct ul_operand *operand,
                          uint32_t first, uint32_t count)
@@ -34,7 +33,7 @@ static uint32_t unit_dim(const struct ul_contraction *c, const struct ul_operand
     return UL_CONTRACT_DIMS;
 }
 
-/* The dimension of k that is to be the innermost, or UL_CONTRACT_DIMS. */
+/* The dimension of k that becomes the innermost, or UL_CONTRACT_DIMS. */
 static uint32_t find_inner(const struct ul_contraction *c)
 {
     uint32_t m = c->m_count, n = c->n_count, k = c->k_count, last = m + n + k - 1;
@@ -52,7 +51,7 @@ static void set_dim(struct ul_affine *to, uint32_t at, const struct ul_affine *f
     to->strides[at] = from->strides[d] * scale;
 }
 
-/* Dimension `at` of `to` is dimension d of `from`, each step of it `scale` of those. */
+/* Dimension `at` of `to` is dimension d of `from`, with steps of `scale` of its steps. */
 static void put_dim(struct ul_contraction *to, uint32_t at, const struct ul_contraction *from,
                     uint32_t d, int64_t extent, int64_t scale)
 {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a contraction is run by a grid: from its shape and its strides alone.
+/* Chooses how a grid runs a contraction, from its shape and its strides only.
  *
- * Large problems are cut into tiles of sums, the more sums to a thread the larger: a thread with
- * 8 x 8 sums reads 16 elements of shared memory for 64 products, one with 4 x 4 reads 8 for 16; but
- * there have to be as many tiles as keep a device busy, and where there are few, groups of threads
- * share the k of a small tile. The choice takes the minimum of what a simple model of a device
- * predicts. Where even small tiles are few, k is cut into contractions of their own. What is tiny
- * or irregular has a thread for each sum, long sums of two vectors have a warp each. Operands of 8
- * bits are multiplied as words of four neighbours of k, whatever these are read as.
- */
+ * Large problems are cut into tiles of sums, with more sums for each thread the larger they are: a
+ * thread with 8 x 8 sums reads 16 elements of shared memory for 64 products, one with 4 x 4 reads 8
+ * for 16; but there have to be as many tiles as keep a device busy, and where there are few, groups
+ * of threads share the k of a small tile. The choice is the minimum of what a simple model of a
+ * device predicts. Where even small tiles are few, k is cut into contractions of their own. Tiny or
+ * irregular contractions have a thread for each sum, long sums of two vectors have a warp each.
+ * Operands of 8 bits are multiplied as words of four neighbours of k, however these are read. */
 #include "codegen/cuda/contract_cuda_internal.h"
 #include "ir/kernel_build.h"
 
@@ -17,29 +16,29 @@
 enum {
     EACH_THREADS = 128,
     DOT_THREADS = 256,
-    MIN_DEPTH = 8,    /* of k, for a tile */
-    MIN_SIDE = 4,     /* of m and n, for a tile over a short k */
+    MIN_DEPTH = 8,    /* k of a tile */
+    MIN_SIDE = 4,     /* m and n of a tile over a short k */
     MMA_BYTES = 16,   /* of k: half of what tensor cores take at once */
-    LONG_DEPTH = 128, /* of k: any tile is better than one thread a sum */
+    LONG_DEPTH = 128, /* of k: any tile is better than one thread for each sum */
     MIN_SUMS = 64,
     DOT_DEPTH = 64,
     DOT_SUMS = 4,
-    MAX_PARTIALS = 64,             /* that k is cut into */
-    MIN_PARTIALS_BYTES = 1 << 20,  /* that parts may always take, */
-    IDLE_PARTIALS_BYTES = 4 << 20, /* where a device would be idle for long without them */
+    MAX_PARTIALS = 64,             /* into which k is cut */
+    MIN_PARTIALS_BYTES = 1 << 20,  /* which parts may always take */
+    IDLE_PARTIALS_BYTES = 4 << 20, /* where a device would be idle for long without parts */
     MIN_PARTIAL = 64,              /* of k */
     RUN = 16                       /* neighbours along k that stay together */
 };
 
-#define TURN_CYCLES 700.0     /* of reading one tile of operands and waiting for it */
-#define TILE_BYTES_CYCLE 40.0 /* that a multiprocessor reads of operands, which others read too */
-#define OUT_CYCLES 200.0      /* of waiting, where sums go out through shared memory */
+#define TURN_CYCLES 700.0     /* for reading one tile of operands and waiting for it */
+#define TILE_BYTES_CYCLE 40.0 /* of operands that a multiprocessor reads, and others too */
+#define OUT_CYCLES 200.0      /* of waiting, where sums are stored through shared memory */
 #define LANES 32              /* elements that shared memory takes in a cycle */
 #define BYTES_CYCLE 2000.0    /* that all multiprocessors read or write */
-#define WORTH_CUTTING 0.8     /* of the cycles without, at most */
+#define WORTH_CUTTING 0.8     /* of the cycles without parts, at most */
 #define PRODUCTS_CYCLE 128.0  /* of a multiprocessor */
 #define MMA_CYCLE 1024.0      /* the same on tensor cores */
-#define WORDS_CYCLE 64.0      /* of words of four bytes */
+#define WORDS_CYCLE 64.0      /* for words of four bytes */
 #define MMA_WORDS_CYCLE 512.0 /* the same on tensor cores */
 
 static int64_t divide_up(int64_t a, int64_t b)
@@ -52,7 +51,7 @@ static int64_t magnitude(int64_t a)
     return a < 0 ? -a : a;
 }
 
-/* All users' uses together. */
+/* Joins the uses of all users. */
 static void join_uses(struct ul_contract_cuda_plan *plan, struct ul_arena *arena)
 {
     const struct ul_contract_uses *users[] = {&plan->base.a_uses, &plan->base.b_uses,
@@ -71,7 +70,7 @@ static void join_uses(struct ul_contract_cuda_plan *plan, struct ul_arena *arena
     }
 }
 
-/* Is the expression always within +- max? */
+/* Whether the expression is always within +- max. */
 static bool is_within(const struct ul_kernel *kernel, ul_kx x, int64_t max)
 {
     int64_t value;
@@ -109,7 +108,7 @@ static int64_t last_stride(const struct ul_affine *at, const struct ul_contract_
     return magnitude(at->strides[dims->carrier[dims->count - 1]]);
 }
 
-/* Do the neighbours of an operand lie along k rather than beside it? */
+/* Whether the operand's neighbours are along k rather than along its other dimensions. */
 static bool is_along_k(const struct ul_affine *at, const struct ul_contract_dims *k,
                        const struct ul_contract_dims *beside)
 {
@@ -117,7 +116,7 @@ static bool is_along_k(const struct ul_affine *at, const struct ul_contract_dims
     return by_k != 0 && (by_other == 0 || by_k < by_other);
 }
 
-/* Of the epilogue's indexes, those that move along one of m and n by 1. */
+/* Whether more of the epilogue's indexes have stride 1 along m than along n. */
 static bool puts_along_m(const struct ul_contract_plan *base)
 {
     uint32_t along_m = 0, along_n = 0;
@@ -130,7 +129,8 @@ static bool puts_along_m(const struct ul_contract_plan *base)
     return along_m > along_n;
 }
 
-/* Do `pack` neighbours from any multiple of it on lie side by side, as do the runs they are in? */
+/* Whether `pack` neighbours from any multiple of it on are contiguous, and the runs that contain
+ * them too. */
 static bool is_packed(const struct ul_operand *operand, const struct ul_contract_dims *along,
                       const struct ul_contract_dims *other, int64_t pack)
 {
@@ -167,7 +167,8 @@ struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contrac
     return reading;
 }
 
-/* Cycles of all contractions side by side; `peak`: products that a multiprocessor forms at best. */
+/* Cycles of all contractions that run together; `peak`: products that a multiprocessor forms at
+ * best. */
 static double cycles_of(const struct ul_contract_cuda_plan *plan,
                         const struct ul_contract_cuda_tile *tile, double peak)
 {
@@ -178,14 +179,14 @@ static double cycles_of(const struct ul_contract_cuda_plan *plan,
     double waves = (double)(int64_t)((tiles + processors - 1) / processors);
     double turns = (double)divide_up(plan->depth, tile->k);
     double products = (double)tile->m * (double)tile->n * turns * (double)tile->k;
-    /* of the peak: what reading shared memory leaves */
+    /* fraction of the peak that reading shared memory leaves */
     double side = (double)(tile->thread_m * tile->thread_n) / (tile->thread_m + tile->thread_n);
     double cycles = products * (side + 1) / (peak * side);
     double bytes =
         turns * (double)(tile->k * (tile->m + tile->n)) *
         (double)(plan->form == UL_CONTRACT_CUDA_MMA && !plan->is_bytes ? 2 : base->element_bytes);
     cycles = bytes > cycles * TILE_BYTES_CYCLE ? bytes / TILE_BYTES_CYCLE : cycles;
-    /* sums on their way out, through shared memory */
+    /* sums that are stored through shared memory */
     double out = 2.0 * tile->splits * tile->m * tile->n / LANES + OUT_CYCLES;
     return waves * (cycles + out) + (waves < 2 ? 1 : waves / 2) * turns * TURN_CYCLES;
 }
@@ -200,7 +201,7 @@ static int max(int a, int b)
     return a > b ? a : b;
 }
 
-/* Bytes of shared memory, as struct ul_tile of runtime/cuda/ul_contract.cuh has them. */
+/* Bytes of shared memory in struct ul_tile of runtime/cuda/ul_contract.cuh. */
 static int tile_bytes(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
 {
     int bytes = (int)base->element_bytes, pad = 16 / bytes;
@@ -212,7 +213,7 @@ static int tile_bytes(const struct ul_contract_plan *base, const struct ul_contr
     return max(tile->stages * stage, out) * bytes;
 }
 
-/* The same of struct ul_mma, whose operands may change places. */
+/* The same for struct ul_mma, whose operands may change places. */
 static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
 {
     (void)base;
@@ -223,7 +224,7 @@ static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contra
     return 2 * max(stages, warps * 16 * (side + 8) * 2);
 }
 
-/* And of struct ul_mma_bytes. */
+/* The same for struct ul_mma_bytes. */
 static int mma_words(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
 {
     int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n);
@@ -231,7 +232,7 @@ static int mma_words(const struct ul_contract_plan *base, const struct ul_contra
     return (int)base->element_bytes * max(tile->stages * stage, warps * 16 * (tile->thread_n + 4));
 }
 
-/* The tile of minimum cycles that fits the shared memory that every device has. */
+/* Chooses the tile with the fewest cycles that fits the shared memory of every device. */
 static void choose_tile(struct ul_contract_cuda_plan *plan,
                         const struct ul_contract_cuda_tile *tiles, uint32_t count, double peak,
                         int (*bytes_of)(const struct ul_contract_plan *base,
@@ -253,7 +254,8 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
         divide_up(plan->base.m, plan->tile.m) * divide_up(plan->base.n, plan->tile.n);
 }
 
-/* Of bytes, at most so many words at once: beside k, four rows of four become four words. */
+/* For bytes, with at most `most` words at once: where k is not contiguous, four rows of four become
+ * four words. */
 static struct ul_contract_cuda_reading read_bytes(const struct ul_contract_plan *base, char name,
                                                   int words)
 {
@@ -319,7 +321,7 @@ static bool wants_mma(const struct ul_contract_cuda_plan *plan, const struct ul_
            base->k >= MIN_DEPTH;
 }
 
-/* As struct ul_mma of runtime/ul_contract.cuh. */
+/* Chooses a tile of struct ul_mma of runtime/ul_contract.cuh. */
 static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
 {
     static const struct ul_contract_cuda_tile tiles[] = {
@@ -334,12 +336,12 @@ static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_
     UL_ASSERT(plan->kind != NULL && plan->grid.threads <= UL_CUDA_ROOMY_THREADS);
     plan->a = ul_contract_cuda_read_by(base, 'a', 8);
     plan->b = ul_contract_cuda_read_by(base, 'b', 8);
-    /* Single elements are held in registers on their way. */
+    /* Single elements go through registers. */
     plan->grid.min_blocks =
         plan->a.pack > 1 && plan->b.pack > 1 ? UL_CUDA_ROOMY_THREADS / plan->grid.threads : 1;
 }
 
-/* As struct ul_mma_bytes of runtime/ul_contract_bytes.cuh. */
+/* Chooses a tile of struct ul_mma_bytes of runtime/ul_contract_bytes.cuh. */
 static void choose_mma_words(struct ul_contract_cuda_plan *plan)
 {
     static const struct ul_contract_cuda_tile tiles[] = {
@@ -355,7 +357,7 @@ static void choose_mma_words(struct ul_contract_cuda_plan *plan)
     plan->b = read_bytes(&plan->base, 'b', 4);
 }
 
-/* Loops around the contraction, each of them a constant number of times. */
+/* Loops around the contraction, each with a constant number of rounds. */
 static int64_t batch_of(const struct ul_kernel *kernel, ul_ks first, uint32_t which)
 {
     for (ul_ks s = first; s != UL_NONE; s = kernel->stmts[s].next) {
@@ -384,7 +386,7 @@ int64_t ul_contract_cuda_batch(const struct ul_kernel *kernel,
     return batch < 1 ? 1 : batch;
 }
 
-/* Elements at once where a warp adds along k, 0 where neighbours lie elsewhere. */
+/* Elements at once where a warp adds along k; 0 where neighbours are elsewhere. */
 static int dot_pack(const struct ul_contract_cuda_plan *plan)
 {
     const struct ul_contract_plan *base = &plan->base;
@@ -470,7 +472,7 @@ void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct
     ul_contract_cuda_order(plan, kernel, contraction, arena);
     const struct ul_contraction *c = &plan->contraction;
     ul_contract_plan_init(&plan->base, kernel, c, arena);
-    ul_contract_narrow_find(&plan->base, kernel); /* not as the schedule of target c has it */
+    ul_contract_narrow_find(&plan->base, kernel); /* target c has another schedule */
     join_uses(plan, arena);
     uint32_t m = c->m_count, n = c->n_count, k = c->k_count;
     ul_contract_merge(c, &plan->uses, 0, m, &plan->m);
@@ -480,8 +482,8 @@ void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct
     choose(plan, kernel);
 }
 
-/* The dimension of k that is cut into so many parts, or UL_CONTRACT_DIMS: the longest one, whole
- * runs of neighbours in memory staying together. */
+/* The dimension of k that is cut into that many parts, or UL_CONTRACT_DIMS: the longest one, where
+ * whole runs of neighbours in memory stay together. */
 static uint32_t split_dim(const struct ul_contraction *c, int64_t partials)
 {
     UL_ASSERT(partials > 1);
@@ -506,8 +508,8 @@ static bool is_idle(const struct ul_contract_cuda_plan *plan)
     return products >= much && 2 * blocks <= (int64_t)plan->device->processors;
 }
 
-/* Bytes that parts may take: half of the smaller factor, which lives beside them, where that is
- * more. */
+/* Bytes that parts may take: half of the smaller factor, which is live at the same time, where that
+ * is more. */
 static double max_partials_bytes(const struct ul_contract_cuda_plan *plan,
                                  const struct ul_kernel *kernel, const struct ul_contraction *c)
 {

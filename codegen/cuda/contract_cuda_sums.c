@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How contractions of a kernel form their sums on target cuda, for pieces of a step that are to
- * have the bits of the whole. */
+/* How contractions of a kernel form their sums on target cuda, for pieces of a step that must have
+ * the bits of the whole. */
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
 
-/* The order of k, and how accumulators share it, as one flag each. UL_CONTRACT_IN_ORDER is one
- * accumulator over k as it stands; UL_CONTRACT_LOOSE what is not known. */
+/* The order of k, and how accumulators share it, as one flag for each. UL_CONTRACT_IN_ORDER is one
+ * accumulator over k as it is; UL_CONTRACT_LOOSE is unknown. */
 enum {
-    ORDERS = 3, /* of k: as it stands, one dimension moved, a part of one moved */
-    FIRST = 4,  /* flag behind those of contract.h */
+    ORDERS = 3, /* of k: as it is, one dimension moved, a part of one moved */
+    FIRST = 4,  /* flag after those of contract.h */
     SPLITS = FIRST + ORDERS,
     SPLIT_KINDS = 4,
     DOTS = SPLITS + SPLIT_KINDS * ORDERS,
@@ -45,20 +45,21 @@ static uint32_t flag_of_tile(const struct ul_contract_cuda_tile *tile, int order
     return UL_CONTRACT_LOOSE;
 }
 
-/* Of a contraction that the grid runs. */
+/* The flag of a contraction that the grid runs. */
 static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
                         const struct ul_profile_device *device)
 {
     struct ul_arena arena;
     struct ul_contract_cuda_plan plan;
     uint32_t result = UL_CONTRACT_LOOSE;
-    if (contraction->attend != NULL) /* by its queries and heads, which a piece has less of */
+    /* it depends on queries and heads, of which a piece has fewer */
+    if (contraction->attend != NULL)
         return UL_CONTRACT_LOOSE;
     ul_arena_init(&arena);
     ul_contract_cuda_plan_init(&plan, kernel, contraction, device, &arena);
     int order = order_of(&plan, contraction);
     switch (plan.form) {
-    case UL_CONTRACT_CUDA_EACH: /* in loops, k as it stands */
+    case UL_CONTRACT_CUDA_EACH: /* in loops, with k as it is */
         result = UL_CONTRACT_IN_ORDER;
         break;
     case UL_CONTRACT_CUDA_DOT:
@@ -78,7 +79,7 @@ static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contract
     return result;
 }
 
-/* Is all that the list holds a loop of independent iterations or a contraction, but for names? */
+/* Whether the list holds only loops of independent iterations, contractions and names. */
 static bool is_alone(const struct ul_kernel *kernel, ul_ks first)
 {
     while (first != UL_NONE && kernel->stmts[first].kind == UL_KS_LET)
@@ -86,7 +87,7 @@ static bool is_alone(const struct ul_kernel *kernel, ul_ks first)
     return first != UL_NONE && kernel->stmts[first].next == UL_NONE;
 }
 
-/* `by_grid`: nothing but loops of independent iterations, each alone, lies around the list. */
+/* `by_grid`: only loops of independent iterations, each alone, are around the list. */
 static uint32_t flags_of(const struct ul_kernel *kernel, const struct ul_profile_device *device,
                          ul_ks first, bool by_grid)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the templates of runtime/cuda/ul_contract.cuh and runtime/cuda/ul_attention.cuh call:
- * operands at flat coordinates, and the epilogue, as lambdas that see the kernel's variables. */
+/* The functions that the templates of runtime/cuda/ul_contract.cuh and
+ * runtime/cuda/ul_attention.cuh call: operands at flat coordinates, and the epilogue, as lambdas
+ * that see the kernel's variables. */
 #include "codegen/cuda/contract_cuda_internal.h"
 
 #include <inttypes.h>
@@ -45,7 +46,7 @@ void ul_contract_cuda_put_bases(const struct ul_contract_out *out, uint32_t inde
                          name, pack, type, operand->buffer, name);
 }
 
-/* The pack at t_at where its bounds hold, into t_x. */
+/* Reads the pack at t_at into t_x where its bounds hold. */
 static void put_pack(const struct ul_contract_out *out, uint32_t indent,
                      const struct ul_contract_cuda_reader *reader)
 {
@@ -67,7 +68,7 @@ static void put_pack(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent - 1, "}");
 }
 
-/* return ul_source{...}; of the pack at t_at. */
+/* return ul_source{...}; for the pack at t_at. */
 static void put_source(const struct ul_contract_out *out, uint32_t indent, char name)
 {
     const struct ul_operand *operand = operand_of(out, name);

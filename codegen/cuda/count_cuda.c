@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run launches of a kernel, counted on the phases that print_cuda.c prints, and what of it
- * should not be: figures that tests hold, so that a change for the worse shows without a device. */
+/* Counts what a run launches of a kernel, on the phases that print_cuda.c prints, and what it
+ * should not launch: tests compare these figures, so that a change for the worse shows without a
+ * device. */
 #include "codegen/cuda/contract_cuda_internal.h"
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/grid.h"
@@ -8,7 +9,7 @@
 
 /* ---- Launches ---- */
 
-/* The number that an expression of the host is in some round of its loops: constructors fold. */
+/* The value of an expression of the host in some round of its loops: constructors fold it. */
 static ul_kx in_round(struct ul_kernel *kernel, ul_kx id, const int64_t *rounds)
 {
     struct ul_kx_data expr = kernel->exprs[id];
@@ -64,7 +65,7 @@ static uint64_t count_launches(const struct ul_kernel *kernel, const struct ul_g
     return sum;
 }
 
-/* How many blocks of threads the widest launch has. */
+/* The number of blocks of threads in the widest launch. */
 static uint64_t count_blocks(const struct ul_grid *grid)
 {
     int64_t most = 0;
@@ -76,7 +77,7 @@ static uint64_t count_blocks(const struct ul_grid *grid)
         } else if (ul_phase_is_launched(phase)) {
             const struct ul_phase *last = &phase[phase->joined_count - 1];
             int64_t blocks = last->first_block + last->block_count;
-            if (phase->group_row > 0) /* larger blocks than such items have by themselves */
+            if (phase->group_row > 0) /* larger blocks than such items would have alone */
                 blocks = blocks * phase->block_threads / 128;
             most = blocks > most ? blocks : most;
         }
@@ -92,14 +93,14 @@ static bool is_half(const struct ul_kernel *kernel, const struct ul_operand *ope
     return ul_dtype_is_half(dtype);
 }
 
-/* Operations for each element that a tile reads: what it takes of the peak. */
+/* Operations for each element that a tile reads: the fraction of the peak depends on it. */
 static double reuse_of(const struct ul_work_tile *tile)
 {
     double sides = (double)(tile->rows + tile->columns) * (double)tile->element_bytes;
     return (double)tile->rows * (double)tile->columns / sides;
 }
 
-/* Notes the tile of a contraction on tensor cores, and whether it should be one and is not. */
+/* Notes the tile of a contraction on tensor cores, and whether it should be on them and is not. */
 static void count_contraction(const struct ul_kernel *kernel,
                               const struct ul_contraction *contraction,
                               const struct ul_profile_device *device, struct ul_arena *arena,
@@ -139,7 +140,7 @@ static void count_contractions(const struct ul_kernel *kernel, ul_ks first,
 
 /* ---- Identities ---- */
 
-/* The expression behind names. */
+/* The expression that a name stands for. */
 static ul_kx unnamed(const struct ul_kernel *kernel, const ul_kx *named, ul_kx id)
 {
     while (kernel->exprs[id].op == UL_KX_VAR && named[kernel->exprs[id].var] != UL_NONE)
@@ -157,7 +158,7 @@ static bool moves_unchanged(const struct ul_kernel *kernel, const struct ul_ks_d
            unnamed(kernel, named, load->a) == unnamed(kernel, named, store->index);
 }
 
-/* Whether a list of statements does nothing but store what it loads at the same place. */
+/* Whether a list of statements only stores what it loads, at the same place. */
 static bool is_identity(const struct ul_kernel *kernel, ul_ks first, ul_kx *named)
 {
     bool is = first != UL_NONE;

@@ -11,35 +11,34 @@
 /* print_cuda.c */
 
 /* The definitions of a kernel as CUDA C++: its __global__ phases and the host function that
- * launches them, `@` standing for its name. Parameters of the host
- * function: at, the kernel's input and output buffers in order, then `scratch` where it has any. */
+ * launches them; `@` stands for its name. Parameters of the host function: at, the kernel's input
+ * and output buffers in order, then `scratch` where it has any. */
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
                                     const struct ul_profile_device *device,
                                     struct ul_kernel_printed *printed,
                                     struct ul_diag *diag) UL_MUST_CHECK;
 
-/* The definitions of kernels that join (struct ul_kernel_printed) as one launch, likewise. The host
- * function has each one's buffers in order, and behind those of each but the last its struct
- * ul_where. */
+/* The same for kernels that join (struct ul_kernel_printed) into one launch. The host function has
+ * the buffers of each in order, and after those of each but the last its struct ul_where. */
 void ul_kernel_print_joined_cuda(struct ul_text *text, const struct ul_kernel *const *kernels,
                                  uint32_t count, const struct ul_profile_device *device);
 
-/* count_cuda.c, for print_cuda.c: of the kernel as it is printed, what a run launches of it. */
+/* count_cuda.c, for print_cuda.c: what a run launches of the kernel as it is printed. */
 struct ul_grid; /* grid.h */
 void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
                    const struct ul_profile_device *device, struct ul_kernel_printed *printed);
 
 /* schedule_cuda.c */
 
-/* The phases of a kernel with their statements, a line each, indented. */
+/* The phases of a kernel with their statements, one line for each, indented. */
 void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
                             const struct ul_profile_device *device);
 
-/* cuda_calls.c: as struct ul_target has it */
+/* cuda_calls.c: in the form of struct ul_target */
 
-/* Multiplications of integers, from which on their sums are a call. */
+/* From this many multiplications of integers on, their sums are a call. */
 #define UL_CUDA_SUMS_PRODUCTS (1 << 30)
-/* Elements of a head, up to which attention and its gradient are formed by tiles. */
+/* Up to this many elements of a head, attention and its gradient are formed by tiles. */
 #define UL_CUDA_ATTEND_SIZE 256
 /* The largest head for which registers hold the sums of both gradients, of a key and of a value, at
  * once. */
@@ -52,7 +51,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
 
 /* emit_cuda.c */
 
-/* The same for a device: kernels.cu beside model.c, which holds the tables alone. */
+/* The same for a device: kernels.cu in addition to model.c, which has only the tables. */
 enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *program,
                             const struct ul_plan *plan, const struct ul_emit_options *options,
                             const char *directory, struct ul_diag *diag) UL_MUST_CHECK;

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which calls of target cuda are cuBLASLt's and cuDNN's, from the graph alone: the compiler links
- * neither, and machines that build need no GPU.
+/* Decides from the graph alone which calls of target cuda are cuBLASLt's and cuDNN's: the compiler
+ * links neither, and machines that build need no GPU.
  *
- * Problem: what a plan holds must run on every device, while the algorithms, and the workspace that
- * they want, are the device's. Method: a call is planned where the libraries document that they
- * compute it, with a workspace that shapes give reason for, bounded by --workspace; at its start
- * the program asks for the algorithms that do with that (runtime/cuda/ul_cublas.cu, ul_cudnn.cu).
- * Where there are none a kernel of ours runs, which stands beside each call.
+ * Problem: a plan must run on every device, while the algorithms, and the workspace that they want,
+ * depend on the device. Method: a call is planned where the libraries document that they compute
+ * it, with a workspace that shapes justify, bounded by --workspace; at its start the program asks
+ * for algorithms that need no more (runtime/cuda/ul_cublas.cu, ul_cudnn.cu). Where there are none,
+ * a kernel of ours runs, which accompanies each call.
  *
  *      MatMul, Gemm, Conv 1x1   cuBLASLt   act(alpha * src * weights + residual + bias)
- *      gradients of a Conv 1x1  cuBLASLt   the products that they are
+ *      gradients of a Conv 1x1  cuBLASLt   as the products that they are
  *      ... and Accumulate       cuBLASLt   sum + product where the sum of a step's runs lies
- *      ... and a bias' gradient cuBLASLt   sums of a factor beside the product (program/sums.c)
+ *      ... and a bias' gradient cuBLASLt   sums of a factor with the product (program/sums.c)
  *      ... and that of a GELU   cuBLASLt   product * slopes of GELU by tanh (program/slopes.c)
- *      ... and what a GELU takes cuBLASLt  the product beside GELU by tanh of it
- *      MatMulInteger            cuBLASLt   sums in i32 alone
+ *      ... and what a GELU is of cuBLASLt  the product beside GELU by tanh of it
+ *      MatMulInteger            cuBLASLt   only sums in i32
  *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
- *      ConvTranspose            cuDNN      the gradient of the source of such a one
- *      ConvWeightGradient       cuDNN      that of its weights, of the type of what it is made of
+ *      ConvTranspose            cuDNN      the gradient of the source of a Conv
+ *      ConvWeightGradient       cuDNN      that of its weights, in the type of its operands
  *      Attention, 16 bits       cuDNN      softmax(scale * q * k + masks) * v
  *      its gradient             cuDNN      those of q, k and v, from norms and result
  *
- * Matrices are taken by strides. To cuBLASLt, which knows columns first, a row-major result [m, n]
- * is a matrix of n rows, so that its operands are given in turned order and the bias, one number
- * for each of our columns, is one for each of its rows. Of the activations it has ReLU and GELU by
- * tanh; whatever else follows ends the group, and is a kernel of its own in the same place.
+ * Matrices are given by strides. To cuBLASLt, which is column-major, a row-major result [m, n] is a
+ * matrix of n rows, so its operands are given in reverse order, and the bias, one number for each
+ * of our columns, is one for each of its rows. Its activations are ReLU and GELU by tanh; anything
+ * else ends the group, and is a kernel of its own in the same place.
  *
  * A convolution of 1x1 over channels that lie innermost is a product of all pixels with the
  * weights: cuBLASLt takes it in any slice of a Concat, and it needs no cuDNN. cuDNN gets dense
@@ -35,54 +35,54 @@
  *
  * Integers are multiplied where both factors have signs, terms of a sum lie side by side in both
  * (pass filters) and all sides are multiples of 4, as cuBLASLt documents for its tensor cores; what
- * is made of the sums is a kernel in their place. (What is found without signs when the program
- * runs gets them by pass integers.) So only what stays 32 bits wide goes there, and only if it is
- * much: a kernel of ours, which adds up bytes of all signs and rounds to 8 bits at once, spares a
- * launch and two passes over the sums, at 3 TB/s as long as half of 2^30 products at 200 T of them
- * a second. Results of 8 bits are no calls of either library, for neither says how it rounds, nor
- * adds integers before it scales; sources of cuDNN's have signs, and 0 for padding.
+ * is made of the sums is a kernel in their place. (What has no signs when the program runs gets
+ * them by pass integers.) So only sums that stay 32 bits wide go there, and only large ones: a
+ * kernel of ours, which adds bytes of any sign and rounds to 8 bits at once, saves a launch and two
+ * passes over the sums, which at 3 TB/s take as long as half of 2^30 products at 200 T products a
+ * second. Results of 8 bits are calls of neither library: neither says how it rounds, nor adds
+ * integers before it scales; and sources of cuDNN's have signs, and 0 for padding.
  *
- * A gradient that adds up over the runs of a step is D = alpha * A * B + beta * C with C and D in
- * the place of the sum. The call sums the terms of a run in f32, and then adds that to the sum
+ * A gradient that is accumulated over the runs of a step is D = alpha * A * B + beta * C with C and
+ * D in the place of the sum. The call sums the terms of a run in f32, and then adds that to the sum
  * once. In the first run of a step beta is 0, so that the library does not read the old sum. A
- * captured call cannot look at the number of the run, so that the first run has an entry point of
- * its own (program/entries.c).
+ * captured call cannot read the number of the run, so the first run has an entry point of its own
+ * (program/entries.c).
  *
- * Attention is cuDNN's where its elements have 16 bits, heads are of multiples of 8 up to 256 with
- * elements side by side, and what lies between is at multiples of 16 bytes: of such heads its
- * engines for tensor cores are. They are compiled when the program starts, about a second for each
- * shape, and so are worth it only for much: where a kernel of ours takes about as long as a launch,
- * it stays. Of a query whose keys a mask puts all at -infinity it may say other than NaN.
+ * Attention is cuDNN's where its elements have 16 bits, heads have multiples of 8 up to 256
+ * contiguous elements, and all other strides are multiples of 16 bytes: its engines for tensor
+ * cores take such heads. They are compiled when the program starts, about a second for each shape,
+ * so they pay off only for large attention: where a kernel of ours takes about as long as a launch,
+ * it stays. For a query whose keys are all masked by -infinity the result may be other than NaN.
  *
  * The gradient of attention is cuDNN's where that may have the scratch that engines want: on most
- * devices slopes of all scores, on those of compute capability 10 sums of queries alone. Which
- * steps have room for it in every plan is the affair of passes/attention.c.
+ * devices slopes of all scores, on those of compute capability 10 only sums of queries.
+ * passes/attention.c decides which steps have room for it in every plan.
  *
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
- * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
- * are made for. So the first layer of a network for images does: its three channels (four, with
- * passes/stem.c) lie apart in memory, or else cuDNN pads them in a workspace, where the largest
- * values are (in f16 networks for mobiles took up to a third more memory for it). Slices of a
- * Concat stay ours too: of tensors with channels innermost cuDNN documents those that are fully
- * packed, and a copy behind each call would be a launch more. Other activations behind a
- * convolution stay ours: cuDNN's engines for them compile when the program starts, for seconds
- * each.
+ * of few channels in a group: a kernel of one launch computes them faster than a library, whose
+ * tiles are made for more. So does the first layer of a network for images: its three channels
+ * (four, with passes/graph/stem.c) are apart in memory, or else cuDNN pads them in a workspace,
+ * where the largest values are (in f16, networks for mobiles took up to a third more memory for
+ * it). Slices of a Concat stay ours too: cuDNN documents tensors with channels innermost only if
+ * they are fully packed, and a copy after each call would be another launch. Other activations
+ * after a convolution stay ours: cuDNN's engines for them compile when the program starts, for
+ * seconds each.
  *
- * Gradients of weights in f32, of factors in 16 bits, stay ours: cuDNN has no engine that is
- * deterministic for them (asked of 9.19, for compute capability 8.0, 9.0, 10.0 and 12.0).
+ * Gradients of weights in f32, from factors in 16 bits, stay ours: cuDNN has no deterministic
+ * engine for them (asked of 9.19, for compute capability 8.0, 9.0, 10.0 and 12.0).
  *
- * Left undone: pooling; what follows a transposed convolution (where steps are as wide as the
- * kernel it is a product: passes/transposed.c); convolutions of three axes of space; scaled
+ * Left undone: pooling; operators after a transposed convolution (where steps are as wide as the
+ * kernel it is a product: passes/graph/transposed.c); convolutions of three axes of space; scaled
  * residuals. */
 #include "codegen/cuda/cuda.h"
 #include "codegen/program/library_internal.h"
 
 #include <string.h>
 
-/* What algorithms keep beside their sums: tables and counters. */
+/* What algorithms keep besides their sums: tables and counters. */
 #define TABLE_BYTES ((uint64_t)64 << 10)
 
-/* Tests build a compiler that hands over all that the libraries take. */
+/* Tests build a compiler that gives the libraries everything that they take. */
 #ifndef UL_CUDA_CALLS_ALL
 #define UL_CUDA_CALLS_ALL 0
 #endif
@@ -98,8 +98,8 @@ enum {
     MIN_ATTENTION_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 26, /* 0.3 us at 500 T of operations */
     MIN_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4,   /* of a group of a convolution, in and out */
     IMAGE_CHANNELS = UL_CUDA_CALLS_ALL ? 0 : 4, /* that an image has in 16 bits */
-    KEPT_ALIGN_BYTES = 16,   /* of results of which one is what a GELU is of */
-    CALLERS_ALIGN_BYTES = 16 /* of the buffers of --io caller */
+    KEPT_ALIGN_BYTES = 16,   /* for results of which one is what a GELU is of */
+    CALLERS_ALIGN_BYTES = 16 /* for the buffers of --io caller */
 };
 
 struct context {
@@ -128,7 +128,7 @@ static bool supports_posts(const struct ul_call *call, bool is_product)
 
 /* ---- matrix products ---- */
 
-/* One of the last two axes has elements side by side, the other steps over it. */
+/* One of the last two axes must be contiguous, and the other step over it. */
 static bool is_matrix(const struct ul_call_tensor *tensor)
 {
     UL_ASSERT(tensor->rank >= 2);
@@ -183,7 +183,7 @@ static bool is_step(int64_t elements)
     return elements % SUMS_STEP == 0;
 }
 
-/* Sums of products of integers, as cuBLASLt has them on tensor cores. */
+/* Sums of products of integers that cuBLASLt computes on tensor cores. */
 static bool supports_sums(const struct ul_group_call *group)
 {
     const struct ul_call *call = &group->call;
@@ -206,8 +206,8 @@ static uint64_t elements_of(const struct ul_call_tensor *tensor)
     return count;
 }
 
-/* A product of few tiles is cut along its sums so that a device is filled, each part a result in
- * f32 of its own; nothing else in a product wants memory that grows with it. */
+/* A product of few tiles is cut along its sums so that a device is filled, and each part is a
+ * result in f32 of its own; nothing else in a product needs memory that grows with it. */
 static uint64_t product_workspace(const struct ul_call *call)
 {
     enum { TILE = 128, TILES = 256 };
@@ -223,7 +223,7 @@ static uint64_t product_workspace(const struct ul_call *call)
 
 /* ---- convolution ---- */
 
-/* The images and their pixels as one axis: its stride, or 0 where there is none. */
+/* The stride of images and their pixels as one axis, or 0 where there is none. */
 static int64_t pixel_stride(const struct ul_call_tensor *tensor)
 {
     int64_t stride = 0, count = 1;
@@ -240,14 +240,14 @@ static int64_t pixel_stride(const struct ul_call_tensor *tensor)
     return stride == 0 ? tensor->dims[1] : stride;
 }
 
-/* Images whose pixels are rows of a matrix. */
+/* Whether pixels of images are rows of a matrix. */
 static bool has_rows(const struct ul_call_tensor *tensor)
 {
     return (tensor->dims[1] == 1 || tensor->strides[1] == 1) &&
            pixel_stride(tensor) >= tensor->dims[1];
 }
 
-/* The window is one pixel; `weights`: those that are multiplied, or their gradient. */
+/* Whether the window is one pixel; `weights`: those of the product, or their gradient. */
 static bool is_pointwise(const struct ul_call *call, const struct ul_call_tensor *weights)
 {
     bool all = call->group_count == 1 && call->src.rank > 2;
@@ -276,7 +276,7 @@ static void make_rows(struct ul_call_tensor *tensor)
     *tensor = rows;
 }
 
-/* The weights of a window of one pixel as a matrix, a row for each axis `row`. */
+/* Makes the weights of a window of one pixel a matrix, with a row for each index of axis `row`. */
 static void make_matrix(struct ul_call_tensor *weights, uint32_t row)
 {
     struct ul_call_tensor matrix = *weights;
@@ -302,7 +302,7 @@ static void drop_window(struct ul_call *call)
         call->dilations[d] = 1;
 }
 
-/* A convolution of 1x1 as the product of its pixels with its weights. */
+/* Makes a convolution of 1x1 the product of its pixels with its weights. */
 static void make_product(struct ul_call *call)
 {
     make_rows(&call->src);
@@ -372,7 +372,7 @@ static bool supports_windows(const struct ul_call *call, const struct ul_call_te
 {
     uint32_t space = src->rank - 2, out = call->group_count > 1 ? 1 : 0; /* axis of the weights */
     bool turned = call->kind == UL_CALL_DECONVOLUTION, even = space == 1 || space == 2;
-    uint32_t channels = turned ? out : out + 1; /* of the source, which lie innermost */
+    uint32_t channels = turned ? out : out + 1; /* of the source, which are innermost */
     for (uint32_t d = 0; even && d < space; d++)
         even = call->pads[d] >= 0 && result_places(call, d, src->dims[2 + d],
                                                    weights->dims[out + 2 + d]) == dst->dims[2 + d];
@@ -385,8 +385,8 @@ static bool supports_windows(const struct ul_call *call, const struct ul_call_te
            fits_int(weights) && elements_of(src) <= INT32_MAX && elements_of(dst) <= INT32_MAX;
 }
 
-/* An activation or a residual comes with a bias: without one cuDNN has no engines for them that are
- * compiled beforehand. Behind a gradient nothing comes. */
+/* An activation or a residual needs a bias: without one cuDNN has no precompiled engines for them.
+ * Nothing follows a gradient. */
 static bool supports_convolution(const struct ul_call *call, uint64_t product_count)
 {
     bool is_plain = call->post_count == 0 && call->bias.rank == 0;
@@ -416,7 +416,7 @@ static uint64_t convolution_workspace(const struct ul_call *call)
 
 enum { MAX_HEAD = 256, MAX_GRADIENT_HEAD = 128, HEAD_STEP = 8 /* elements of 16 bytes */ };
 
-/* Heads of elements side by side, and all else at multiples of 16 bytes. */
+/* Elements of heads must be contiguous, and all other strides multiples of 16 bytes. */
 static bool is_heads(const struct ul_call_tensor *tensor, enum ul_call_type type)
 {
     UL_ASSERT(tensor->rank == 4);
@@ -468,8 +468,8 @@ static bool spares_slopes(const struct context *context)
     return capability >= FIRST && capability < BEHIND;
 }
 
-/* Sums of queries; and slopes of all scores in 16 bits, of tiles of 64 queries and 128 keys, and
- * two counters (asked of cuDNN 9.19, tests/cuda/graphs.cu). */
+/* Sums of queries; slopes of all scores in 16 bits, in tiles of 64 queries and 128 keys; and two
+ * counters (asked of cuDNN 9.19, tests/cuda/graphs.cu). */
 static uint64_t gradient_workspace(const struct context *context, const struct ul_call *call)
 {
     enum { QUERIES = 64, KEYS = 128, ELEMENT_BYTES = 2 };
@@ -488,7 +488,7 @@ static uint64_t gradient_workspace(const struct context *context, const struct u
 
 static uint64_t bounded(const struct context *context, uint64_t wanted_bytes, uint64_t max_bytes)
 {
-    /* The runtime reckons with scratch at multiples of 64 (UL_CALL_WORKSPACE_LOSS). */
+    /* The runtime expects scratch at multiples of 64 (UL_CALL_WORKSPACE_LOSS). */
     uint64_t align = context->options->align_bytes;
     bool lies_well = align == 0 || align >= UL_PLAN_ALIGN_BYTES;
     uint64_t max = lies_well ? max_bytes / 64 * 64 : 0;
@@ -515,10 +515,9 @@ static uint64_t most(void *data, const struct ul_call *call)
 }
 
 /* Bounds the scratch of a trained convolution of f32, so that training takes no more memory for the
- * library. The call has the scratch that our own kernel needs in its place, or 64 KiB for tables
- * where its tensors are much larger than that. On Hopper and newer, cuDNN 9 has 14 engines on
- * tensor cores with 64 KiB, none without, and no more of them with 4 MiB (tests/cuda/graphs.cu can
- * ask it). */
+ * library. The call gets the scratch that our own kernel would need, or 64 KiB for tables where its
+ * tensors are much larger than that. On Hopper and newer, cuDNN 9 has 14 engines on tensor cores
+ * with 64 KiB, none without, and no more of them with 4 MiB (tests/cuda/graphs.cu can ask it). */
 static uint64_t trained(void *context, const struct ul_call *call, uint64_t own_bytes)
 {
     enum { LITTLE = 16 };
@@ -536,10 +535,10 @@ static uint64_t trained(void *context, const struct ul_call *call, uint64_t own_
     return bytes < call->scratch_bytes ? bytes : call->scratch_bytes;
 }
 
-/* For budgets: tables alone, then nothing. What that costs is a device's to say; taken is what each
- * loses. A product of few tiles is not cut, and leaves a part of the device idle; a convolution
- * goes without tensors in another layout, then without its tables of offsets, or is a kernel of
- * ours; attention has what it has for any device. */
+/* For budgets: first only tables, then nothing. The real cost depends on the device; this is what
+ * each loses. A product of few tiles is not cut, and leaves a part of the device idle; a
+ * convolution loses tensors in another layout, then its tables of offsets, or becomes a kernel of
+ * ours; attention keeps its workspace. */
 static double leaner(void *context, struct ul_call *call)
 {
     UL_ASSERT(call->implementation != NULL);
@@ -592,8 +591,8 @@ static void turn_batch(struct ul_call_tensor *tensor)
     tensor->strides[1] = stride;
 }
 
-/* Takes the longer of two axes as the rows, where many matrices of few rows have the same weights:
- * a library has tiles of 64 rows or more (a transformer of images looks at [tokens, images]). */
+/* Makes the longer of two axes the rows, where many matrices of few rows have the same weights: a
+ * library has tiles of 64 rows or more (a transformer of images has [tokens, images]). */
 static void make_rows_long(struct ul_call *call)
 {
     const struct ul_call_tensor *dst = &call->dst;
@@ -618,7 +617,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
 {
     const struct context *context = data;
     struct ul_call *call = &group->call;
-    (void)pack; /* weights lie as the graph has them */
+    (void)pack; /* weights keep the graph's layout */
     call->tail_count = 0;
     if (call->bias.rank > 0 && call->bias.type != call->dst.type)
         return false;
@@ -633,7 +632,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     call->implementation = call->kind == UL_CALL_MATMUL ? "cublaslt" : "cudnn";
     call->align_bytes = align_of(context, group);
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
-    /* A gradient of attention raises no plan, and no engine does with less. */
+    /* A gradient of attention raises no plan, and no engine works with less. */
     bool is_gradient = call->kind == UL_CALL_ATTENTION_GRADIENT;
     uint64_t wanted_bytes = wanted(context, call);
     call->scratch_bytes = bounded(context, wanted_bytes,
@@ -647,8 +646,8 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* The product that a call is: of a convolution the one of pixels with weights, of its weights'
- * gradient that of channels, with all pixels as terms. */
+/* The product that a call is: for a convolution that of pixels with weights; for the gradient of
+ * its weights that of channels, with all pixels as terms. */
 static struct ul_work_product product_of(const struct ul_call *call)
 {
     const struct ul_call_tensor *dst = &call->dst;
@@ -679,8 +678,8 @@ static struct ul_work_product product_of(const struct ul_call *call)
 }
 
 /* Libraries cut the sums of a product into as many parts as the workspace holds. A call of
- * attention has a block for some queries of a head: 128, or 64 where a device has more blocks so.
- */
+ * attention has a block for some queries of a head: 128, or 64 where a device then has more
+ * blocks. */
 static void spread(void *data, const struct ul_call *call, struct ul_work *work)
 {
     enum { MAX_QUERIES = 128 };
@@ -704,10 +703,10 @@ static void spread(void *data, const struct ul_call *call, struct ul_work *work)
     }
 }
 
-/* A product with something behind it that the library does not compute (GELU by erf): the library's
- * and a pass over its result, or ours with both in one launch. Ours is taken to need twice the time
- * to multiply (nobody has measured it); where there is little to multiply, launches and passes are
- * what counts. */
+/* A product followed by something that the library does not compute (GELU by erf) is either the
+ * library's with a pass over its result, or ours with both in one launch. Ours is assumed to take
+ * twice the time to multiply (not measured); where there is little to multiply, launches and passes
+ * decide. */
 static bool is_worth(void *data, const struct ul_group_call *group, uint64_t pass_bytes)
 {
     const struct context *context = data;
@@ -731,7 +730,7 @@ static bool is_worth(void *data, const struct ul_group_call *group, uint64_t pas
 
 static void close_context(void *context)
 {
-    (void)context; /* all of it lies in the arena */
+    (void)context; /* all of it is in the arena */
 }
 
 enum ul_status ul_cuda_open_library(struct ul_arena *arena,

@@ -4,13 +4,12 @@
  * weights.bin and a Makefile.
  *
  * The host runs run_steps once, while the run is captured. Loops of a fixed number of rounds are
- * loops of the host. Whether a branch is taken or a loop goes on, the device alone knows: such a
- * region has a byte in the run's state, its first step sets it, and steps of a region whose byte is
- * 0 do nothing.
+ * loops of the host. Only the device knows whether a branch is taken or a loop goes on: such a
+ * region has a byte in the run's state, which its first step sets, and steps of a region whose byte
+ * is 0 do nothing.
  *
  *      for (r2 = 0; r2 < 8; r2++)         byte = r2 == 0 ? the outer region's : byte, and condition
- *          step, step, step               each as byte says
- */
+ *          step, step, step               each as byte says */
 #include "codegen/cuda/emit_cuda.h"
 #include "codegen/cuda/cuda.h"
 
@@ -87,7 +86,7 @@ static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_
     ul_text_put(emitter->text, ");\n");
 }
 
-/* The first round of a loop, and a branch, begin with what is around them. */
+/* The first round of a loop, and a branch, begin with the byte of the region around them. */
 static void put_test(struct ul_emitter *emitter, const struct ul_program_step *step,
                      uint32_t position, uint32_t indent)
 {
@@ -143,7 +142,7 @@ static const struct ul_program_step *step_at(const struct ul_emitter *emitter, u
     return ul_program_step_at(emitter->program, &emitter->plan->positions[position]);
 }
 
-/* The steps are one launch, unless the run reports or counts each step; then they are as many. */
+/* The steps are one launch, unless the run reports or counts each step; then each is one. */
 static void put_joined(struct ul_emitter *emitter, const uint32_t *positions, uint32_t count,
                        uint32_t indent)
 {
@@ -212,7 +211,7 @@ static void put_kernel(struct ul_emitter *emitter, const char *rest, const char 
     ul_text_printf(emitter->text, "%s\n", rest);
 }
 
-/* Kernels that are one launch somewhere. */
+/* Kernels that are joined into one launch somewhere. */
 static void put_joints(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
@@ -238,7 +237,7 @@ static void put_joints(struct ul_emitter *emitter)
     }
 }
 
-/* Calls the steps of another entry, as the first run of a step has them. */
+/* Calls the steps of another entry, with which the first run of a step begins. */
 static void put_begin(struct ul_text *text, const struct ul_program_entry *entry)
 {
     ul_text_printf(text,
@@ -309,7 +308,7 @@ static void put_kernels_cu(struct ul_emitter *emitter)
 
 /* ---- model.c, model.h ---- */
 
-/* Some kernel checks what it reads from data, and notes what is out of range. */
+/* Whether some kernel checks what it reads from data, and notes what is out of range. */
 static bool may_fault(const struct ul_emitter *emitter)
 {
     static const char *const checks[] = {"ul_bound(run,", "ul_index(run,", "ul_count(run,"};
@@ -321,7 +320,7 @@ static bool may_fault(const struct ul_emitter *emitter)
     return found;
 }
 
-/* The functions by which a root runs. */
+/* The functions that run a root. */
 static void put_run(struct ul_emitter *emitter)
 {
     const char *prefix = ul_emit_root_prefix(emitter), *model = ul_emit_root_model(emitter);
@@ -529,7 +528,7 @@ static void put_program_rules(struct ul_emitter *emitter)
                                            "\tcat weights.bin >> $@.tmp\n");
 }
 
-/* `make lib`: of one set of objects, which are position-independent. */
+/* `make lib`, from one set of objects, which are position-independent. */
 static void put_library_rules(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix, *stem = ul_emit_stem(emitter);
@@ -570,7 +569,7 @@ static void put_makefile(struct ul_emitter *emitter)
                    alone ? "" : " program program.tmp", prefix, alone ? " install" : "");
 }
 
-/* ---- What the emitter asks ---- */
+/* ---- Hooks of the emitter ---- */
 
 static void put_runner(struct ul_emitter *emitter)
 {

@@ -1,35 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that emit a program for a device share. */
+/* Shared by the files that emit a program for a device. */
 #ifndef UL_CODEGEN_CUDA_EMIT_CUDA_H
 #define UL_CODEGEN_CUDA_EMIT_CUDA_H
 
 #include "codegen/emit/emit_internal.h"
 
-/* What a Makefile makes code for, unless it is told: devices that every toolkit knows, newer ones
- * where this nvcc does, and PTX for those after them. */
+/* The devices for which a Makefile makes code by default: those that every toolkit knows, newer
+ * ones where this nvcc knows them, and PTX for later ones. */
 #define UL_EMIT_CUDA_ARCH                                                                          \
     "ifndef CUDA_ARCH\nNEWER := $(filter sm_100 sm_120,$(shell $(NVCC) --list-gpu-code 2>&1))\n"   \
     "CUDA_ARCH := sm_80 sm_89 sm_90 $(NEWER) compute_90\nendif\n"
 
-/* What a library links with, and what stands before it where g++ or cc links an archive, which nvcc
- * adds itself; -L of the toolkit is the caller's. */
+/* Libraries with which a library links, and those before it where g++ or cc links an archive, which
+ * nvcc adds itself; the caller gives -L of the toolkit. */
 #define UL_EMIT_CUDA_LIBRARIES " -ldl -lm"
 #define UL_EMIT_CUDA_RUNTIME " -lcudart_static -lrt -lpthread -lstdc++"
 
 /* emit_cuda_calls.c */
 
-/* Some call is cuDNN's, or cuBLASLt's. */
+/* Whether some call is cuDNN's, or cuBLASLt's. */
 bool ul_emit_cuda_uses_library(const struct ul_program *program, bool cudnn);
 void ul_emit_cuda_put_libraries(struct ul_emitter *emitter);
-/* The library enqueues it, or else the step's own kernel runs. */
+/* The library enqueues it; otherwise the step's own kernel runs. */
 void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,
                            uint32_t position, uint32_t indent);
 /* Begins the call of a kernel that runs only where the call before it did not form its sums. */
 void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program_step *step,
                              uint32_t position, uint32_t indent);
-/* Puts kernels of ours that are timed beside calls when a program is tuned, a function for each
- * such call, and gives the name of the table of these. Buffers of the caller's are not there then.
- */
+/* Prints our kernels that are timed against calls when a program is tuned, a function for each such
+ * call; returns the name of their table. Buffers of the caller do not exist then. */
 const char *ul_emit_cuda_put_own(struct ul_emitter *emitter);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of cuBLASLt and cuDNN in model.c: the libraries as the runtime takes them, and a step that
- * is a call. */
+/* Calls of cuBLASLt and cuDNN in model.c: the libraries in the runtime's form, and a step that is a
+ * call. */
 #include "codegen/cuda/emit_cuda.h"
 #include "codegen/program/calls_internal.h"
 
 #include <inttypes.h>
 
 /* In the order of the model's table; `name` is that of a struct ul_device_library and, with _run
- * behind it, of the function that runs a call. */
+ * appended, of the function that runs a call. */
 enum { CUBLAS, CUDNN, DEVICE_LIBRARIES };
 
 static uint32_t device_library(const struct ul_call *call)
@@ -77,8 +77,8 @@ void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program
                    ul_emit_call_number(emitter, call), (int)(4 * indent + 4), "");
 }
 
-/* Puts the first step that has the call in a function of its own, by kernels of ours. False: there
- * is none whose time anybody asks for. */
+/* Makes the first step with the call a function of its own, by kernels of ours. False: there is
+ * none that needs timing. */
 static bool put_own(struct ul_emitter *emitter, uint32_t call)
 {
     const struct ul_program *program = emitter->program;

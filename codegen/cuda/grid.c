@@ -2,17 +2,16 @@
 /* The schedule of a kernel on a graphics processor.
  *
  * Problem: a launch takes microseconds, threads number a hundred thousand, and threads of different
- * blocks cannot wait for each other. Method: the kernel's list is cut into phases wherever nothing
- * but buffers crosses; a nest of independent loops at its head gives the items, and what stands
- * inside of it says how many threads share one. Where an item is loops over the same lanes, and no
+ * blocks cannot wait for each other. Method: the kernel's list is cut into phases wherever only
+ * buffers cross. A nest of independent loops at its head gives the items, and the statements inside
+ * it decide how many threads share one. Where an item consists of loops over the same lanes, and no
  * lane reads what another one wrote, the lanes are items too:
  *
  *     for i: for lane: m[lane] = ...        a thread for each i and lane, m a register
  *            for r: for lane: m[lane] = max(m[lane], x[i, r, lane])
  *
- * Otherwise a warp, or a block, runs an item together, with barriers. A loop whose rounds depend on
- * each other runs on the host where a round is worth launches of its own, else inside of one team.
- */
+ * Otherwise a warp or a block runs an item together, with barriers. A loop whose rounds depend on
+ * each other runs on the host where a round is worth launches of its own, else inside one team. */
 #include "codegen/cuda/grid.h"
 
 #include "codegen/cuda/contract_cuda.h"
@@ -24,20 +23,20 @@
 #include <string.h>
 
 enum {
-    BLOCK = 128,                 /* threads of a block that need nothing of each other */
-    MAX_BLOCK = 1024,            /* of one that shares an item */
-    FEW_ITEMS = 8,               /* for a processor: below, an item is worth more than a warp */
-    MAX_TEAMS = 2,               /* for a processor, with scratch of their own */
-    MAX_BLOCKS = 64,             /* for a processor, of a launch; more items take turns */
+    BLOCK = 128,      /* threads of a block whose threads are independent */
+    MAX_BLOCK = 1024, /* of a block that shares an item */
+    FEW_ITEMS = 8,    /* for a processor: with fewer, an item is worth more than a warp */
+    MAX_TEAMS = 2,    /* for a processor, with scratch of their own */
+    MAX_BLOCKS = 64,  /* of a launch, for a processor; more items take turns */
     MAX_SHARED_BYTES = 32 << 10, /* of a block */
     MAX_OWN_BYTES = 4 << 20,     /* of scratch of all teams */
-    MAX_LAUNCHES = 1 << 16,      /* that loops on the host give */
-    FEW_ROUNDS = 64,             /* that each lane may repeat for itself */
-    LONG_ROUNDS = 512            /* of a thread: a block with fewer threads is worth it */
+    MAX_LAUNCHES = 1 << 16,      /* from loops on the host */
+    FEW_ROUNDS = 64,             /* which each lane may repeat for itself */
+    LONG_ROUNDS = 512            /* of a thread: then smaller blocks pay off */
 };
 
-/* Of a core of the default profile, for each cycle that a launch takes: what a round on the host is
- * worth at least. */
+/* Nanoseconds on a core of the default profile for each cycle that a launch takes: the least that a
+ * round on the host must be worth. */
 #define HOST_ROUND_NS 4.0
 
 /* A test that wants vectors everywhere sets it to 0. */
@@ -86,8 +85,8 @@ static bool add_loop(const struct builder *b, struct ul_nest *nest, ul_ks id)
     return true;
 }
 
-/* What the rounds of the nest leave behind: false where they cannot run at the same time. Buffers
- * that each round needs for itself are set in `own`. */
+/* What the rounds of the nest leave: false where they cannot run at the same time. Sets in `own`
+ * the buffers that each round needs for itself. */
 static bool can_spread(struct builder *b, const struct ul_nest *nest, bool *own)
 {
     struct ul_touched inside;
@@ -101,7 +100,7 @@ static bool can_spread(struct builder *b, const struct ul_nest *nest, bool *own)
     return !inside.sets_outside;
 }
 
-/* The loop at `id`, and those right inside of it as far as all can be spread. */
+/* The loop at `id`, and the loops directly inside it as far as all can be spread. */
 static bool collect_items(struct builder *b, ul_ks id, struct ul_nest *nest, bool *own)
 {
     bool *tried = UL_NEW_ARRAY(&b->scratch, bool, b->kernel->buffer_count);
@@ -119,7 +118,7 @@ static bool collect_items(struct builder *b, ul_ks id, struct ul_nest *nest, boo
 
 /* ---- How a team runs statements ---- */
 
-/* May a team share the loop? Arrays that each round has for itself are the thread's own. */
+/* Whether a team may share the loop. Arrays that each round has for itself are the thread's own. */
 static bool can_stride(struct builder *b, const struct ul_nest *nest)
 {
     bool *own = UL_NEW_ARRAY(&b->scratch, bool, b->kernel->buffer_count);
@@ -155,7 +154,7 @@ static bool is_shareable(struct builder *b, ul_ks id)
     return can_stride(b, &nest);
 }
 
-/* Is there anything to share among threads? */
+/* Whether there is anything for threads to share. */
 static bool has_work(struct builder *b, ul_ks first, ul_ks end)
 {
     for (ul_ks id = first; id != end; id = stmt_get(b, id)->next) {
@@ -176,7 +175,7 @@ static bool stores(const struct builder *b, ul_ks first)
     return false;
 }
 
-/* The loop and those right inside of it, as far as a team can share all. */
+/* The loop and the loops directly inside it, as far as a team can share all. */
 static struct ul_nest collect_strided(struct builder *b, ul_ks id)
 {
     struct ul_nest nest = one_loop(b, id);
@@ -192,7 +191,7 @@ static struct ul_nest collect_strided(struct builder *b, ul_ks id)
     }
 }
 
-/* The most rounds that threads can share at once; `lanes`: of innermost loops alone. */
+/* The most rounds that threads can share at once; `lanes`: only those of innermost loops. */
 static int64_t max_rounds(struct builder *b, ul_ks first, ul_ks end, bool lanes)
 {
     int64_t max = 0;
@@ -269,7 +268,7 @@ static void set_mode(struct builder *b, struct ul_phase *phase, ul_ks id, bool l
     }
 }
 
-/* ---- Where buffers lie ---- */
+/* ---- Places of buffers ---- */
 
 static bool used_in(struct builder *b, const struct ul_phase *phase, uint32_t buffer)
 {
@@ -279,7 +278,7 @@ static bool used_in(struct builder *b, const struct ul_phase *phase, uint32_t bu
     return mentions.buffers[buffer];
 }
 
-/* Is the array used by the rounds of one strided loop alone? */
+/* Whether only the rounds of one strided loop use the array. */
 static bool is_of_one_thread(struct builder *b, const struct ul_phase *phase, uint32_t buffer)
 {
     for (ul_ks id = 0; id < b->kernel->stmt_count; id++) {
@@ -308,7 +307,7 @@ static void set_places(struct builder *b, struct ul_phase *phase, const bool *ow
     }
 }
 
-/* Puts arrays of a place one after the other from 0 on; gives the bytes. */
+/* Places arrays of one kind one after the other from 0 on; returns the bytes. */
 static uint64_t place_arrays(struct builder *b, struct ul_phase *phase, enum ul_grid_place place,
                              uint64_t align_bytes)
 {
@@ -365,7 +364,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
-/* Rounds of loops that each thread of a team walks for nothing but itself, at most. */
+/* Rounds of loops that each thread of a team repeats for itself, at most. */
 static double repeated_rounds(struct builder *b, ul_ks first, ul_ks end)
 {
     double rounds = 0;
@@ -381,7 +380,7 @@ static double repeated_rounds(struct builder *b, ul_ks first, ul_ks end)
     return rounds;
 }
 
-/* Threads of a block whose threads need nothing of each other: fewer where few have long sums, so
+/* Threads of a block whose threads are independent: fewer where a few threads have long sums, so
  * that more multiprocessors have a block. */
 static int64_t each_block(struct builder *b, const struct ul_phase *phase, int64_t items)
 {
@@ -393,8 +392,8 @@ static int64_t each_block(struct builder *b, const struct ul_phase *phase, int64
     return threads;
 }
 
-/* How many blocks of how many threads; with scratch of their own, no more teams than may have it.
- */
+/* Sets the number of blocks and their threads; with scratch of their own, at most as many teams as
+ * may have it. */
 static void set_launch(struct builder *b, struct ul_phase *phase)
 {
     int64_t teams = ul_nest_items(&phase->items);
@@ -415,7 +414,7 @@ static void set_launch(struct builder *b, struct ul_phase *phase)
     while (!alone && phase->shared_bytes > 0 && in_block > 1 &&
            (uint64_t)in_block * phase->shared_bytes > MAX_SHARED_BYTES)
         in_block /= 2;
-    if (phase->is_loose) { /* threads, not teams, fill blocks */
+    if (phase->is_loose) { /* threads rather than teams fill blocks */
         phase->block_threads = BLOCK;
         phase->block_count = ceil_div(teams * phase->team, BLOCK);
     } else {
@@ -471,7 +470,8 @@ static bool any_place(const struct builder *b, const struct ul_phase *phase,
     return false;
 }
 
-/* `low`, where a loop in lanes touches array[low + round], and the array has a lane an element. */
+/* `low`, where a loop in lanes touches array[low + round], and the array has one element for each
+ * lane. */
 static ul_kx find_shift(struct builder *b, const struct ul_phase *phase, ul_kx id, uint32_t var)
 {
     if (id == UL_NONE)
@@ -506,7 +506,7 @@ static void find_shifts(struct builder *b, struct ul_phase *phase)
     }
 }
 
-/* Tries lanes that are items of their own: nothing shared, no barrier. */
+/* Tries lanes as items of their own: nothing is shared, and there is no barrier. */
 static bool try_loose(struct builder *b, struct ul_phase *phase, const bool *own)
 {
     int64_t lanes = max_rounds(b, phase->first, phase->end, true);
@@ -529,7 +529,7 @@ static bool try_loose(struct builder *b, struct ul_phase *phase, const bool *own
 }
 
 /* Threads that share an item: enough for its longest loop, fewer where there are many items; as
- * many as there are partial results, which then lie in registers. */
+ * many as there are partial results, which are then in registers. */
 static int64_t team_of(struct builder *b, const struct ul_phase *phase)
 {
     int64_t width = ul_grid_fold_width(b->kernel, phase->first, phase->end);
@@ -612,7 +612,7 @@ static void make_items(struct builder *b, struct ul_phase *phase, const bool *ow
     place_phase(b, phase);
 }
 
-/* Is a contraction all that the list holds, but for names? */
+/* The contraction that is all that the list holds apart from names, or UL_NONE. */
 static ul_ks only_contraction(const struct builder *b, ul_ks first)
 {
     ul_ks id = first;
@@ -640,7 +640,7 @@ static void make_tiles(struct builder *b, struct ul_phase *phase, ul_ks contract
         phase->block_count = for_all(b, MAX_BLOCKS);
 }
 
-/* The phase of the statements [first, end), which nothing else than buffers ties to others. */
+/* Adds the phase of the statements [first, end), which only buffers tie to others. */
 static void add_phase(struct builder *b, ul_ks first, ul_ks end)
 {
     bool *own = UL_NEW_ARRAY(b->arena, bool, b->kernel->buffer_count);
@@ -671,8 +671,8 @@ static void add_phase(struct builder *b, ul_ks first, ul_ks end)
 
 /* ---- Lists on the host ---- */
 
-/* What a name's value is made of may be read again later: other names, and inputs that no output
- * can lie on. */
+/* Whether a name's value may be computed again later: it uses only other names, and inputs that no
+ * output can overlap. */
 static bool is_constant(const struct builder *b, ul_kx id)
 {
     const struct ul_kernel *kernel = b->kernel;
@@ -693,7 +693,7 @@ static bool is_constant(const struct builder *b, ul_kx id)
     return ul_kx_operand_count(expr->op) < 3 || is_constant(b, expr->c);
 }
 
-/* Statements are numbered as they were made: what a name is made of comes first. */
+/* Statements are numbered in the order of their making: a name comes after its parts. */
 static void find_names(struct builder *b)
 {
     b->grid->is_name = UL_NEW_ARRAY(b->arena, bool, b->kernel->var_count);
@@ -704,7 +704,7 @@ static void find_names(struct builder *b)
     }
 }
 
-/* The statement behind the last one from `first` on that `id` is tied to: by a variable that it
+/* The statement after the last one from `first` on to which `id` is tied: by a variable that it
  * declares, or by an array that would be lost. */
 static ul_ks tied_until(struct builder *b, ul_ks id)
 {
@@ -737,7 +737,7 @@ static bool is_before(const struct builder *b, ul_ks a, ul_ks end)
     return false;
 }
 
-/* The end of the group that begins with `first`: all that is tied together. */
+/* The end of the group that begins with `first`: everything that is tied together. */
 static ul_ks group_end(struct builder *b, ul_ks first)
 {
     ul_ks end = stmt_get(b, first)->next;
@@ -761,7 +761,7 @@ static bool has_break(const struct builder *b, ul_ks first)
     return false;
 }
 
-/* Can the host compute it? From numbers and the variables of its loops alone. */
+/* Whether the host can compute it: from numbers and the variables of its loops only. */
 static bool is_known_to_host(const struct builder *b, ul_kx id)
 {
     const struct ul_kx_data *expr = &b->kernel->exprs[id];
@@ -777,7 +777,7 @@ static bool is_known_to_host(const struct builder *b, ul_kx id)
     return expr->op != UL_KX_VAR;
 }
 
-/* Does the loop run on the host? */
+/* Whether the loop runs on the host. */
 static bool is_host_loop(struct builder *b, ul_ks id)
 {
     const struct ul_ks_data *stmt = stmt_get(b, id);
@@ -810,7 +810,7 @@ static void cut_list(struct builder *b, ul_ks first)
         ul_ks end = group_end(b, id);
         bool is_one = end == stmt->next;
         bool defines = stmt->kind == UL_KS_LET || stmt->kind == UL_KS_VAR;
-        if (is_one && defines) { /* a name, or one that nothing reads */
+        if (is_one && defines) { /* a name, or a variable that nothing reads */
             id = end;
             continue;
         }
@@ -830,7 +830,7 @@ static void cut_list(struct builder *b, ul_ks first)
     }
 }
 
-/* Scratch that all phases share, then what each team has of its own. */
+/* Places scratch that all phases share, then the scratch of each team. */
 static void place_scratch(struct builder *b)
 {
     struct ul_grid *grid = b->grid;

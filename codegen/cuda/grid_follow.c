@@ -55,7 +55,8 @@ uint32_t ul_phase_counter_bits(const struct ul_phase *phase)
     return blocks < 1 << 4 ? 4 : blocks < 1 << 8 ? 8 : blocks < 1 << 16 ? 16 : 32;
 }
 
-uint32_t ul_phase_counter_words(const struct ul_phase *phase)
+/* Words of the run's state that count the blocks of all groups; 0: the phase is not followed. */
+static uint32_t counter_words(const struct ul_phase *phase)
 {
     int64_t bits = ul_phase_counter_bits(phase) * ul_phase_groups(phase);
     return phase->is_followed ? (uint32_t)((bits + 31) / 32) : 0;
@@ -65,7 +66,7 @@ uint32_t ul_grid_counter_words(const struct ul_grid *grid)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < grid->phase_count; i++) {
-        uint32_t words = ul_phase_counter_words(&grid->phases[i]);
+        uint32_t words = counter_words(&grid->phases[i]);
         most = words > most ? words : most;
     }
     return most;
@@ -311,8 +312,8 @@ static bool try_groups(const struct follower *f, uint32_t threads, int64_t row)
             continue;
         set_group(lead, threads, row, width);
         lead->is_followed = true;
-        if (ul_phase_counter_words(lead) <= UL_PROGRAM_COUNTER_WORDS &&
-            lead->block_count <= MAX_BLOCKS && is_spread(f, &before))
+        if (counter_words(lead) <= UL_PROGRAM_COUNTER_WORDS && lead->block_count <= MAX_BLOCKS &&
+            is_spread(f, &before))
             return true;
         *lead = before;
     }
@@ -337,7 +338,7 @@ static void try_follow(const struct follower *f)
     if (!lead->is_followed)
         return;
     f->next->joined_count = 0;
-    UL_ASSERT(ul_phase_counter_words(lead) <= UL_PROGRAM_COUNTER_WORDS);
+    UL_ASSERT(counter_words(lead) <= UL_PROGRAM_COUNTER_WORDS);
 }
 
 void ul_grid_follow(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,

@@ -2,9 +2,9 @@
 /* Which loops are lookups of bytes, side by side, in a table of 256.
  *
  * Problem: no compiler makes vectors of a load from where another load says, but machines can look
- * up bytes of a whole vector at once. Method: the form that ir/ops/quant_lookup.c gives such a loop
- * is found, its index clamped to the table's ends whether that does anything or not.
- * Left undone: what is computed of what was looked up in the same loop. */
+ * up bytes of a whole vector at once. Method: the form that ir/ops/quant/quant_lookup.c gives such
+ * a loop is found, its index clamped to the table's ends whether that does anything or not. Left
+ * undone: what is computed of what was looked up in the same loop. */
 #include "codegen/kernel/lookup.h"
 #include "ir/kernel_build.h"
 

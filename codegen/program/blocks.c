@@ -291,14 +291,11 @@ static enum ul_status add_loop(struct ul_builder *builder, ul_node_id id, uint32
 
 static enum ul_status add_control(struct ul_builder *builder, ul_node_id id, uint32_t region)
 {
-    switch ((int)builder->graph->nodes[id].op) {
-    case UL_OP_If:
+    uint32_t flags = ul_op_get(builder->graph->nodes[id].op)->flags;
+    if ((flags & UL_OP_BRANCHES) != 0)
         return add_if(builder, id, region);
-    case UL_OP_Loop:
-        return add_loop(builder, id, region);
-    default:
-        return add_scan(builder, id, region);
-    }
+    return (flags & UL_OP_COUNTS) != 0 ? add_loop(builder, id, region)
+                                       : add_scan(builder, id, region);
 }
 
 /* A group, and behind it the node whose sums its call may form, wherever that stands. */

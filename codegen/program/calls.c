@@ -99,7 +99,9 @@ static bool may_be_passed_over(const struct ul_graph *graph, ul_node_id node)
     for (ul_block_id block = graph->nodes[node].parent; !ul_graph_is_root(graph, block);
          block = graph->nodes[graph->blocks[block].owner].parent) {
         const struct ul_node *owner = &graph->nodes[graph->blocks[block].owner];
-        if (owner->op == UL_OP_If || (owner->op == UL_OP_Loop && !ul_loop_is_counted(graph, owner)))
+        uint32_t flags = ul_op_get(owner->op)->flags;
+        if ((flags & UL_OP_BRANCHES) != 0 ||
+            ((flags & UL_OP_COUNTS) != 0 && !ul_loop_is_counted(graph, owner)))
             return true;
     }
     return false;

@@ -9,6 +9,7 @@
  *
  * Sums are f32, or, of 8-bit integers, i32 (library_integer.c). */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/geometry.h"
 #include "ir/view.h"

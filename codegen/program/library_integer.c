@@ -12,6 +12,7 @@
  *
  * Left undone: zero points of weights; residuals that do not lie as the result does. */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 static bool is_zero(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
 {

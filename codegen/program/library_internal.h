@@ -75,8 +75,6 @@ bool ul_describe_is_residual(const struct ul_describer *describer, ul_value_id v
 void ul_describe_residual(struct ul_describer *describer, ul_value_id operand);
 /* The call writes the value, too: what the GELU by tanh that was described last is of. */
 bool ul_describe_kept(struct ul_describer *describer, ul_value_id value);
-/* False: it is not one per channel, or not the first. */
-bool ul_describe_bias(struct ul_describer *describer, ul_value_id operand);
 /* dst = dst + operand, as bias where it is one per channel and the first. */
 bool ul_describe_add(struct ul_describer *describer, ul_value_id operand);
 

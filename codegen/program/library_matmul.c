@@ -9,6 +9,7 @@
  *
  * Left undone: Gemm with a factor on C. */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/geometry.h"
 

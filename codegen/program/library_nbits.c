@@ -16,6 +16,7 @@
  * without a -0, scales of other blocks than along k; transposed convolutions that pass phases
  * leaves. */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/geometry.h"
 #include "runtime/lib/ul_nbits.h"
@@ -126,7 +127,7 @@ struct stored {
     ul_value_id codes, scales, zeros;
 };
 
-static bool widens(enum ul_op op)
+static bool widens(ul_op_id op)
 {
     return op == UL_OP_Cast || op == UL_OP_Mul || op == UL_OP_Dequantize;
 }

@@ -252,7 +252,8 @@ bool ul_describe_factor(struct ul_describer *describer, ul_value_id value)
     return true;
 }
 
-bool ul_describe_bias(struct ul_describer *describer, ul_value_id operand)
+/* False: it is not one per channel, or not the first. */
+static bool describe_bias(struct ul_describer *describer, ul_value_id operand)
 {
     struct ul_call_tensor tensor;
     if (!describe_operand(describer, operand, &tensor) || !is_bias(&describer->out->call, &tensor))
@@ -266,10 +267,10 @@ bool ul_describe_add(struct ul_describer *describer, ul_value_id operand)
     const struct ul_call *call = &describer->out->call;
     double number;
     if (describer->graph->values[describer->result].type.dtype == UL_I32)
-        return ul_describe_bias(describer, operand);
+        return describe_bias(describer, operand);
     if (ul_graph_get_number(describer->graph, operand, &number))
         return ul_describe_linear(describer, 1, number);
-    if (ul_describe_bias(describer, operand))
+    if (describe_bias(describer, operand))
         return true;
     if (ul_describe_is_residual(describer, operand)) {
         ul_describe_residual(describer, operand);

@@ -17,6 +17,7 @@
  * results with gaps between their elements, and tails that go on with an operand.
  */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static bool is_made_here(const struct ul_describer *describer, ul_value_id value
 }
 
 /* `number` op x, or x op `number` where `swapped` is not set. */
-static bool add_scalar(struct ul_describer *describer, enum ul_op op, double number, bool swapped)
+static bool add_scalar(struct ul_describer *describer, ul_op_id op, double number, bool swapped)
 {
     switch ((int)op) {
     case UL_OP_Add:
@@ -57,7 +58,7 @@ static bool add_scalar(struct ul_describer *describer, enum ul_op op, double num
     }
 }
 
-static bool add_operand(struct ul_describer *describer, enum ul_op op, ul_value_id operand,
+static bool add_operand(struct ul_describer *describer, ul_op_id op, ul_value_id operand,
                         bool swapped)
 {
     switch ((int)op) {

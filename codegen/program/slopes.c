@@ -15,10 +15,12 @@
  * alone decides which call has which slopes, whatever the budget.
  *
  * A library reads slopes of a ReLU as bits, which the call writes into its scratch first. They take
- * at most half of what it has, or come to that where no plan grows by it (passes/library.c).
+ * at most half of what it has, or come to that where no plan grows by it
+ * (passes/training/library.c).
  *
  * Left undone: products with something behind them or added to them; batches of products. */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/gradient.h"
 #include "ir/op.h"

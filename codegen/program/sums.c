@@ -16,11 +16,12 @@
  * budget. Where several pieces of a product read all of the factor, the first has them.
  *
  * An update that reads the sums before the product stands in the graph, as it does before the tiles
- * of a gradient (passes/tiles.c), becomes a step behind both.
+ * of a gradient (passes/memory/tiles.c), becomes a step behind both.
  *
  * Left undone: sums that anything else reads before the product; sums that add up over the runs of
  * a step; a product with something behind it; factors that are rounded to TF32. */
 #include "codegen/program/library_internal.h"
+#include "ir/op_names.h"
 
 #include "ir/op.h"
 #include "ir/view.h"

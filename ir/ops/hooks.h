@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hooks that rows name, declared beside the rows (ir/ops/<family>.def), and what they are
- * written with. A file of hooks includes this; code that has a row (ir/op.h) needs no hook by
- * name. */
+/* What hooks are written with. They are declared beside the rows that name them: a file of hooks
+ * includes the rows of its family (ir/ops/<family>/<family>.def), which are prototypes there. Code
+ * that has a row (ir/op.h) needs no hook by name. */
 #ifndef UL_OPS_HOOKS_H
 #define UL_OPS_HOOKS_H
 
@@ -10,9 +10,5 @@
 #include "ir/lower.h"
 #include "ir/op.h"
 #include "ir/split_rule.h"
-
-#define UL_OP_HOOKS
-#include "ir/ops/all.def"
-#undef UL_OP_HOOKS
 
 #endif

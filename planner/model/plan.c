@@ -22,12 +22,6 @@ const struct ul_plan_range *ul_plan_find_range(const struct ul_problem *problem,
     return NULL;
 }
 
-uint32_t ul_plan_home(const struct ul_plan *plan, uint32_t value)
-{
-    UL_ASSERT(plan->value_ranges[value] < plan->value_ranges[value + 1]);
-    return plan->ranges[plan->value_ranges[value]].space;
-}
-
 bool ul_plan_only_runs(const struct ul_plan *plan)
 {
     for (uint32_t p = 0; p < plan->position_count; p++) {

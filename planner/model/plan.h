@@ -204,9 +204,6 @@ enum ul_status ul_plan_index_ranges(struct ul_arena *arena, const struct ul_prob
 const struct ul_plan_range *ul_plan_find_range(const struct ul_problem *problem,
                                                const struct ul_plan *plan, uint32_t value,
                                                uint32_t position);
-/* The space where a persistent value that has a range lies between runs: its own, or the one from
- * which it is loaded first. */
-uint32_t ul_plan_home(const struct ul_plan *plan, uint32_t value);
 
 /* plan_text.c: planner/README.md has the grammar. What is printed is read back to a plan that
  * prints the same bytes; what else is read is the checker's to judge. UL_INVALID with the line. */

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A notebook as a script, cell by cell (# %%): plans the digits network, runs it, trains it anew.
+"""A notebook as a script, cell by cell (# %%): plans the digits network, runs and trains it.
 
-usage: notebook.py [FOLDER]     (that digits.onnx, train_x.npy ... are in; default models/digits)"""
+usage: notebook.py [FOLDER]     (with digits.onnx, train_x.npy ...; default models/digits)"""
 
 # %% What does it take?
 import os
@@ -57,7 +57,7 @@ for epoch in range(12):
     loss = sum(trainer.step(x[batch], y[batch]) for batch in order) / len(order)
     print(f"epoch {epoch}: loss {loss:.4f}")
 
-# %% Take it along
+# %% Keep the result
 trainer.save("digits.npz")
 trainer.export("trained.onnx")
 trained = ullage.compile("trained.onnx", dims={"N": 16})

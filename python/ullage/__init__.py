@@ -7,7 +7,7 @@
     y = model(x)
 
 Every option of the command line is a keyword: --budget-of arena is budget_of="arena". The names
-here load what they need when they are first asked for, so that importing costs nothing.
+here load what they need on first use, so that importing costs nothing.
 """
 
 from importlib import import_module as _import

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models into callables: through a shared library, which can be kept and loaded again."""
+"""Makes callables from models, through a shared library, which can be kept and loaded again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NO_FILES = "a library has its weights inside: weights='arena', or 'rom'"
 
 
 def build(model, path, options: dict, load):
-    """Compiles to `path`, or to a library that is gone from the disk when it is loaded; what
-    `load` makes of its path, with the plan."""
+    """Compiles to `path`, or to a library that is removed from the disk once it is loaded. Returns
+    what `load` makes from its path, and the plan."""
     if str(options.get("weights")) == "file":
         raise errors.UsageError(f"weights: {_NO_FILES}")
     _options.set_defaults(options)
@@ -49,9 +49,9 @@ def compile(model, *, path=None, arenas: int = 1, **options):
     `model` is a path, the bytes of a model, or an onnx.ModelProto. `path` is where the shared
     library is kept, for ullage.load; without it nothing stays on the disk. `arenas` is how many
     calls may run at once, each in a buffer of its own. `options` are those of `ullage compile`;
-    unless they say otherwise, inputs are read and outputs written where the arrays lie
-    (io="caller"; of target cuda they are copied), and every call depends on its inputs alone
-    (no_donate=True). With plan=... both are as the plan has them.
+    unless they say otherwise, inputs are read and outputs written in the arrays themselves
+    (io="caller"; on target cuda they are copied), and every call depends only on its inputs
+    (no_donate=True). With plan=... the plan decides both.
     """
     from ._model import Model, check_arenas
 
@@ -63,8 +63,8 @@ def compile(model, *, path=None, arenas: int = 1, **options):
 
 
 def load(path, *, arenas: int = 1, prefix: str = "model"):
-    """The Model, or the Trainer, that compile, Trainer or `ullage compile --shared-library` left at
-    `path`. `prefix` is what --prefix of the command line was."""
+    """Loads the Model or Trainer that compile, Trainer or `ullage compile --shared-library` left at
+    `path`. `prefix` is the --prefix of the command line."""
     from ._library import Library
     from ._model import Model
     from ._trainer import Trainer

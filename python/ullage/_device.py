@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that lie on a device, of whatever package: by the DLPack protocol.
+"""Arrays of any package on a device, by the DLPack protocol.
 
     __dlpack_device__()          -> (type, number)
-    __dlpack__(stream=STREAM)    -> a capsule: a struct DLManagedTensor; what is enqueued in STREAM
-                                    from now on runs behind all that made the array
+    __dlpack__(stream=STREAM)    -> a capsule: a struct DLManagedTensor; work that is enqueued in
+                                    STREAM later runs after all that made the array
 
-The capsule is not consumed: the array is its maker's while a model reads or writes it, and goes
-back to it with the capsule."""
+The capsule is not consumed: its maker owns the array while a model reads or writes it, and the
+capsule then goes back to the maker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import ctypes
 ON_DEVICE = (2, 13)  # DLDeviceType: kDLCUDA, kDLCUDAManaged
 
 _NAMES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
-# Of ONNX's element types, (code, bits) of a DLDataType. Elements of 2 and 4 bits have a byte each.
+# (code, bits) of a DLDataType for ONNX's element types. Elements of 2 and 4 bits take a byte each.
 _TYPES = {
     1: (2, 32),
     2: (1, 8),
@@ -43,7 +43,7 @@ _TYPES = {
     27: (1, 8),
     28: (1, 8),
 }
-_AS_BITS = (9, 16, 17, 18, 19, 20, 24)  # unsigned integers of as many bits do too
+_AS_BITS = (9, 16, 17, 18, 19, 20, 24)  # unsigned integers of the same size are accepted too
 
 
 class _Tensor(ctypes.Structure):
@@ -69,18 +69,18 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 
 
 def is_array(array) -> bool:
-    """Whether it lies on a device, and says so."""
+    """Whether the array is on a device, by its own account."""
     where = getattr(array, "__dlpack_device__", None)
     return where is not None and where()[0] in ON_DEVICE
 
 
 def read(capsule) -> _Tensor:
-    """What a capsule says; it must stay while that is looked at."""
+    """The tensor of a capsule, which must stay alive while the tensor is used."""
     return _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
 
 
 def is_contiguous(tensor: _Tensor) -> bool:
-    """Row-major and dense. Strides of dimensions of one element are of no consequence."""
+    """Row-major and dense. Strides of dimensions of one element do not matter."""
     if not tensor.strides:
         return True
     shape = tensor.shape[: tensor.ndim]
@@ -93,8 +93,8 @@ def is_contiguous(tensor: _Tensor) -> bool:
 
 
 def place(kind: str, wanted, array, stream) -> tuple:
-    """The address of an array's elements, and what must stay while they are read or written. Work
-    that made the array stands before all that is enqueued in `stream` from now on."""
+    """The address of an array's elements, and an object that must stay alive while they are used.
+    Work that made the array runs before all that is enqueued in `stream` later."""
     capsule = array.__dlpack__(stream=stream)
     tensor = read(capsule)
     what = f"{kind} {wanted.name!r}"

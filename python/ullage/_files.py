@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _numbers = itertools.count()
 
 
 def plain(path) -> str:
-    """A path as an option of the command line takes it: `-` is a file like others, no stream."""
+    """A path for an option of the command line: `-` is a file here, not a stream."""
     text = os.fsdecode(path)
     return os.path.join(".", text) if text.startswith("-") else text
 
 
 def _is_in_place(path: str, real: str) -> bool:
-    """Whether it is there and no file that another could take the place of: a pipe, or what no name
-    leads to, as the file of a descriptor (/dev/stdout) that was removed. `open` says what is wrong
-    with links in a circle."""
+    """Whether the path exists but a new file could not replace it: it is a pipe, or has no name,
+    such as a removed file behind a descriptor (/dev/stdout). `open` reports links that form a
+    circle."""
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
@@ -36,9 +36,9 @@ def _is_in_place(path: str, real: str) -> bool:
 
 @contextlib.contextmanager
 def written(path):
-    """A file open for bytes, which is at `path` when all of it is on the disk: it is written
-    beside and renamed, of a link what it leads to; or to a pipe or device in place. FileError where
-    it cannot be."""
+    """A file open for bytes, which appears at `path` once all of it is on the disk: it is written
+    under another name and renamed, at the target of a link; a pipe or device is written in place.
+    FileError where that fails."""
     path = os.fsdecode(path)
     try:
         real = os.path.realpath(path)
@@ -71,7 +71,7 @@ def write_text(path, text: str):
 
 
 def write_npz(file, entries: dict):
-    """Arrays by name as numpy.savez writes them, whose arguments cannot have every name."""
+    """Writes arrays by name like numpy.savez, whose keyword arguments do not allow every name."""
     import zipfile
 
     import numpy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compiled model as a shared library: what it says of itself, and arenas to run it in."""
+"""A compiled model as a shared library: its description, and arenas to run it in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import errors
 _TEXT, _U32, _U64, _INT = ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int
 _I32, _SIZE, _DOUBLE, _ADDRESS = ctypes.c_int32, ctypes.c_size_t, ctypes.c_double, ctypes.c_void_p
 
-# Results of the functions of model.h, by the names behind the prefix.
+# Result types of the functions of model.h, by their names without the prefix.
 _OF_ALL = {
     "compiler": _TEXT,
     "target": _TEXT,
@@ -62,7 +62,7 @@ _OF_TRAINING = {
     "quantize": _TEXT,
     "frozen": _TEXT,
 }
-# Calls: what they take; all return an enum ul_result.
+# Argument types of calls; all return an enum ul_result.
 _CALLS = {
     "begin": [_ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS],
     "run": [_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS],
@@ -91,8 +91,8 @@ OK, DEVICE_MISSING, DATA_FAULT = 0, 15, 30  # enum ul_result of ul_model.h
 CALLERS = (1, 2)  # enum ul_space: the caller's buffers
 NONE = 0xFFFFFFFF
 
-# ONNX's element types. Those that numpy does not have are ml_dtypes' where that is installed, else
-# unsigned integers of as many bytes; elements of 2 and 4 bits have a byte each.
+# ONNX's element types. Types that numpy lacks are those of ml_dtypes where that is installed, else
+# unsigned integers of the same size; elements of 2 and 4 bits take a byte each.
 _TYPES = {
     1: "float32",
     2: "uint8",
@@ -124,7 +124,7 @@ _SMALL_FLOATS = {
 }
 BF16 = 16
 _SQUARES = 1  # of enum ul_rt_parameter_fact
-_RANGES = {  # of a byte each
+_RANGES = {  # of types whose elements take a byte each
     21: (0, 15),
     22: (-8, 7),
     23: (0, 15),
@@ -136,7 +136,7 @@ _RANGES = {  # of a byte each
 
 
 def _dtypes(number: int) -> tuple:
-    """The dtypes that an element type may have in an array; outputs have the first."""
+    """The dtypes that an array of this element type may have; outputs have the first."""
     if number in _TYPES:
         return (numpy.dtype(_TYPES[number]),)
     if number not in _SMALL_FLOATS:
@@ -192,9 +192,9 @@ _kept = None
 
 
 def _keep_libraries():
-    """Loads what the library of a model needs, for good: OpenMP, whose threads outlive a model, of
-    the system or, where that has none, the package's; and the package's own oneDNN, so that a model
-    finds it wherever it was compiled."""
+    """Loads the libraries that a model needs, and keeps them: OpenMP, whose threads outlive a
+    model, from the system or else from the package; and the package's oneDNN, so that a model finds
+    it wherever it was compiled."""
     global _kept
     if _kept is not None:
         return
@@ -210,23 +210,23 @@ def _keep_libraries():
                 break
             except OSError:
                 pass  # a model that needs it says so
-    _kept = kept  # not before: other threads go on without when it is there
+    _kept = kept  # only now: other threads skip this once it is set
 
 
 _loads = itertools.count(1)
 
 
 def _own_name(path: str) -> str:
-    """The path as no load before spelled it: the loader takes a library that is loaded for the one
-    of the same name, even where another file is there now. Of the same file it still has one."""
+    """The path in a spelling that no earlier load used: the loader identifies libraries by name,
+    even where there is another file now. It still loads the same file only once."""
     folder, name = os.path.split(os.path.abspath(path))
     return folder + "/" + format(next(_loads), "b").replace("0", "/").replace("1", "./") + name
 
 
 def _check_file(path: str):
-    """Refuses what is no library, or was cut short, which would end the process when it is loaded:
-    the head of an ELF file of 64 bits, and what its program headers say is loaded. What cannot be
-    read, or is of another kind, is left to the loader."""
+    """Refuses a file that is no library, or is truncated and would kill the process when it is
+    loaded: checks the head of a 64-bit ELF file, and the segments that its program headers load. A
+    file that cannot be read, or is of another kind, is left to the loader."""
     try:
         with open(path, "rb") as file:
             head = file.read(64)
@@ -258,7 +258,7 @@ def _number(data: bytes, at: int) -> int:
 
 
 class Library:
-    """The functions of a model's library. It is unloaded when nobody has it any more."""
+    """The functions of a model's library, which is unloaded when nothing refers to it any more."""
 
     def __init__(self, path: str, prefix: str):
         self.path = path
@@ -299,10 +299,10 @@ class Library:
         self.outputs = self._tensors("output", self.output_count())
 
     def _find(self, name: str):
-        """The function behind the prefix, or None."""
+        """The function of that name after the prefix, or None."""
         try:
             return getattr(self._functions, f"{self.prefix}_{name}")
-        except (AttributeError, UnicodeDecodeError):  # of a path that is no text
+        except (AttributeError, UnicodeDecodeError):  # a name that is no text
             return None
 
     def _declare(self, name: str, takes, result):
@@ -325,7 +325,7 @@ class Library:
         ]
 
     def parameters(self) -> list:
-        """What training changes."""
+        """The parameters, which training changes."""
         return self._tensors("parameter", self.parameter_count(), storage=_I32, facts=_U32)
 
     def explain(self, failure) -> str:
@@ -341,10 +341,10 @@ _REMEDIES = {
 
 
 class Arena:
-    """The memory that a model runs in, made ready, with places for the pointers of a run."""
+    """The memory that a model runs in, prepared, with room for the pointers of a run."""
 
     def __init__(self, library: Library):
-        self.owner = library  # stays loaded while an arena of it is there
+        self.owner = library  # keeps the library loaded
         self.failure = ctypes.create_string_buffer(library.failure_bytes())
         self.inputs = (_ADDRESS * max(1, len(library.inputs)))()
         self.outputs = (_ADDRESS * max(1, len(library.outputs)))()
@@ -369,8 +369,8 @@ class Arena:
 
 
 def _pages(size: int) -> tuple:
-    """Anonymous memory that is taken as it is touched, and its address. It is private: a process
-    that is forked off has a copy of it, in which it runs by itself."""
+    """Anonymous memory, which is taken when it is touched, and its address. It is private: a forked
+    process has a copy of its own."""
     try:
         memory = mmap.mmap(-1, max(1, size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, MemoryError, OverflowError) as error:

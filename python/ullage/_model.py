@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compiled model as a callable of numpy arrays."""
+"""A compiled model that is called with numpy arrays."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _lanes = weakref.WeakSet()
 
 class Lane:
     """An arena, or the place for one, in which one call runs at a time; other threads wait. A call
-    from within a call, as signal handlers and finalizers make them, would wait for itself, and is
-    an error."""
+    from within a call, from a signal handler or finalizer, would wait for itself, and is an
+    error."""
 
     def __init__(self, library: Library):
         self._library = library
         self._arena = None
-        self._lock = threading.RLock()  # who has it and comes again is told by `owner`
+        self._lock = threading.RLock()  # `owner` shows a call from within a call
         self.owner = 0
         _lanes.add(self)
 
     def run(self, work, *arguments):
-        """What work(arena, *arguments) returns, with the arena for itself, whatever interrupts it:
-        the lock's own `with` and what is behind it here let no exception in between."""
+        """Returns work(arena, *arguments), which has the arena for itself even when it is
+        interrupted: no exception can come between the lock's own `with` and the code in it."""
         with self._lock:
             if self.owner:
                 raise errors.RunError(
@@ -52,7 +52,7 @@ class Lane:
                 self.owner = 0
 
     def _after_fork(self):
-        """Who else ran in it is gone, and would be waited for forever."""
+        """Other threads that ran in it are gone, and would be waited for forever."""
         if self.owner != threading.get_ident():
             self._lock, self.owner = threading.RLock(), 0
 
@@ -68,7 +68,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def check_fork(library: Library):
-    """Threads of OpenMP are gone behind a fork, and would be waited for forever."""
+    """Threads of OpenMP are gone after a fork, and would be waited for forever."""
     global _threads_have_run
     if library.thread_count() > 1:
         if _is_forked:
@@ -80,7 +80,7 @@ def check_fork(library: Library):
 
 
 def _converts(tensor, array) -> str:
-    """How the array gets the type."""
+    """How to convert the array to the type."""
     if tensor.bits_of is not None and array.dtype.kind == "f":
         return (
             f"those are the bits of {tensor.bits_of}: with the package ml_dtypes, "
@@ -90,15 +90,15 @@ def _converts(tensor, array) -> str:
 
 
 def plain(array):
-    """An array without what a subclass says of it: its shape, type and bytes as numpy has them. What
-    is no array, or has a mask, stays, and is refused."""
+    """The array without its subclass: shape, type and bytes as numpy has them. A masked array, or
+    an object that is no array, stays, and is refused."""
     if type(array) is numpy.ndarray or isinstance(array, numpy.ma.MaskedArray):
         return array
     return numpy.ndarray.view(array, numpy.ndarray) if isinstance(array, numpy.ndarray) else array
 
 
 def refuse_kind(what: str, tensor, array):
-    """Says what is wrong with what is no array, or has a mask."""
+    """Raises the error for a masked array, or an object that is no array."""
     wanted = f"a C-contiguous numpy array, {tensor.dtype} of shape {tensor.shape}"
     if not isinstance(array, numpy.ndarray):
         raise TypeError(
@@ -113,7 +113,7 @@ def refuse_kind(what: str, tensor, array):
 
 
 def refuse(kind: str, tensor, array, writes: bool = False):
-    """Says what is wrong with an array that a run cannot take."""
+    """Raises the error for an array that a run cannot take."""
     what = f"{kind} {tensor.name!r}"
     refuse_kind(what, tensor, array)
     if array.dtype not in tensor.dtypes:
@@ -137,7 +137,7 @@ def refuse(kind: str, tensor, array, writes: bool = False):
 
 
 def check_range(kind: str, tensor, array):
-    """Refuses elements of fewer bits than a byte that these do not hold."""
+    """Refuses elements that do not fit a type of fewer than 8 bits."""
     least, most = tensor.range
     if array.size and (int(array.min()) < least or int(array.max()) > most):
         raise ValueError(
@@ -149,7 +149,7 @@ _SHARED = "the array shares bytes with another that this call reads or writes"
 
 
 def check_arenas(count):
-    """Before anything is compiled for them."""
+    """Checks the number of arenas before anything is compiled for them."""
     if not isinstance(count, int) or not 1 <= count <= _ARENAS_MAX:
         raise errors.UsageError(
             f"arenas: expected a number of at least 1, at most {_ARENAS_MAX}, not {count!r}"
@@ -160,11 +160,10 @@ class Model:
     """A compiled model: call it with arrays, it returns arrays.
 
     Inputs are given by position or by name, as C-contiguous arrays of the exact type and shape;
-    nothing is converted. Outputs are new arrays of each call, or those of `out`: one array where
-    the model has one output, else a tuple. No copy is made of either, unless it was compiled with
-    io="arena". Of target cuda they may lie on the device, as DLPack has them. Any number of threads
-    may call it; `arenas` calls at most run at once, the others wait. Python's lock is released
-    while one runs.
+    nothing is converted. Outputs are new arrays in each call, or those of `out`: one array where
+    the model has one output, else a tuple. Neither is copied, unless the model was compiled with
+    io="arena". For target cuda they may be on the device, by DLPack. Any number of threads may call
+    it; at most `arenas` calls run at once, the others wait. Python's lock is released during a run.
     """
 
     plan = None
@@ -191,13 +190,13 @@ class Model:
         check_fork(library)  # oneDNN's preparations run on threads too
         self._lanes = [Lane(library) for _ in range(arenas)]
         self._turns = 0
-        self._lanes[0].run(lambda arena: None)  # it is there: what a model lacks is told here
+        self._lanes[0].run(lambda arena: None)  # makes the arena, or reports what is missing
 
-    # ---- what it is ----
+    # ---- properties ----
 
     @property
     def arena_bytes(self) -> int:
-        """Of one arena; the model takes as many as have run at once."""
+        """Bytes of one arena; the model takes as many arenas as calls have run at once."""
         return self._library.arena_bytes()
 
     @property
@@ -214,7 +213,7 @@ class Model:
 
     @property
     def thread_count(self) -> int:
-        """Threads of one call."""
+        """The number of threads of one call."""
         return self._library.thread_count()
 
     @property
@@ -236,7 +235,7 @@ class Model:
     # ---- a run ----
 
     def _lane(self) -> Lane:
-        """One that is free, the first of them; else one to wait for."""
+        """The first free lane; else one to wait for."""
         lanes = self._lanes
         if len(lanes) == 1:
             return lanes[0]
@@ -265,11 +264,12 @@ class Model:
         return arrays + tuple(named[name] for name in rest)
 
     def _is_there(self, array) -> bool:
-        """On the device; looked at when the call's arena is known, in whose stream it is wanted."""
+        """Whether the array is on the device; it is read once the call's arena and stream are
+        known."""
         return self._on_device and _device.is_array(array)
 
     def _outputs(self, out, arrays) -> list:
-        """The arrays to write to, of which None is made anew."""
+        """The arrays to write to; a None becomes a new array."""
         if len(self.outputs) == 1 and (isinstance(out, numpy.ndarray) or self._is_there(out)):
             out = [out]
         if isinstance(out, dict):
@@ -300,8 +300,8 @@ class Model:
         return results
 
     def _places_there(self, arena: Arena, arrays, results) -> list:
-        """Puts the addresses of those that lie on the device into the arena's lists; what is to
-        stay until the run is over."""
+        """Puts the addresses of arrays on the device into the arena's lists; returns what must stay
+        alive until the run is over."""
         kept, taken = [], []
         stream = self._library.stream(arena.handle)
         given = [("input", n, t, a) for (n, t), a in zip(self._given, arrays)]
@@ -324,7 +324,7 @@ class Model:
         if len(arrays) != len(self._given):
             self._by_name(arrays, {}) if len(arrays) < len(self._given) else None
             raise TypeError(f"{len(arrays)} arrays were given, of {len(self._given)} inputs")
-        there = self._on_device and out is not None  # whether some may lie on the device
+        there = self._on_device and out is not None  # whether some may be on the device
         if any(type(array) is not numpy.ndarray for array in arrays):
             arrays = tuple(map(plain, arrays))
         for (_, tensor), array in zip(self._given, arrays):
@@ -371,7 +371,7 @@ class Model:
         raise error
 
     def set_state(self, /, **arrays):
-        """Gives inputs that stay in the arena a value; those that are not named become 0."""
+        """Sets inputs that stay in the arena; those that are not named become 0."""
         unknown = set(arrays) - set(self.state_names)
         if unknown or not self._states:
             raise errors.UsageError(

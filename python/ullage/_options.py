@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keywords into options of the command line, by the program's own table of them.
+"""Turns keywords into options of the command line, by the program's own table of options.
 
-The rule: underscores for dashes; True for a flag; a list where an option is repeatable, which also
-goes by its plural (dims for dim); a dict for NAME=VALUE; elsewhere a list is joined by commas, as
---sweep takes it. Where an option takes a file, a numpy array (of an .npz: a dict of them) or a Plan
-is written to one.
+The rule: underscores for dashes; True for a flag; a list where an option is repeatable, which may
+also be named by its plural (dims for dim); a dict for NAME=VALUE; elsewhere a list is joined by
+commas, as --sweep takes it. Where an option takes a file, a numpy array (for an .npz: a dict of
+arrays) or a Plan is written to one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _REPEATABLE = ("texts", "pairs", "sizes")
 
 
 def set_defaults(options: dict):
-    """What is planned and what is compiled here, where the options do not say it: the process is
-    Python's, whose arrays are read and written where they lie (of a device: copies of them), and a
-    call depends on its inputs alone. A plan that was made before says itself how it is."""
+    """Defaults for planning and compiling: the process is Python's, its arrays are read and written
+    in place (copies of them on a device), and a call depends only on its inputs. A given plan has
+    its own settings."""
     if options.get("plan") is not None:
         return
     keeps_state = bool(options.get("donate") or options.get("donates"))
@@ -94,7 +94,8 @@ def _plain_array(keyword: str, value):
 
 
 class _Writer:
-    """Values as the command line takes them; what is no text goes to files of `folder`."""
+    """Writes values in the form of the command line; those that are no text go to files in
+    `folder`."""
 
     def __init__(self, folder: str):
         self._folder = folder
@@ -143,7 +144,7 @@ class _Writer:
         return path
 
     def words(self, row: dict, keyword: str, value):
-        """What stands behind --name, once for each time that it is given; None of a flag."""
+        """The values after --name, one for each time that it is given; None for a flag."""
         kind = row["kind"]
         is_file = kind in ("input", "result") or "FILE" in row.get("argument", "")
         if value is None:
@@ -166,7 +167,8 @@ class _Writer:
 
 
 def arguments(command: str, keywords: dict, folder: str, refused=()) -> list:
-    """The words of the command line; `refused` says of keywords why they are not taken here."""
+    """The words of the command line; `refused` has keywords that are not allowed here, with
+    reasons."""
     rows = _rows(command)
     writer = _Writer(folder)
     words = []
@@ -178,13 +180,13 @@ def arguments(command: str, keywords: dict, folder: str, refused=()) -> list:
 
 
 def model_file(model, folder: str) -> str:
-    """The path of a model: of a file as it is, of bytes or an onnx.ModelProto in `folder`."""
+    """The path of a model: that of a file; bytes or an onnx.ModelProto are written to `folder`."""
     if isinstance(model, (str, os.PathLike)):
         return _files.plain(model)
     if hasattr(model, "SerializeToString"):
         try:
             model = model.SerializeToString()
-        except Exception as error:  # of protobuf, which has several: 2 GiB is its limit
+        except Exception as error:  # protobuf has several: its limit is 2 GiB
             raise errors.UsageError(
                 f"the model cannot be serialized: {error}; save it to a file, its weights beside it"
             ) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: what a model takes, said before anything runs."""
+"""Plans: what a model takes, before anything runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _REFUSED = {
 
 
 def plan(model, *, must_fit: bool = True, **options):
-    """Plans a model and returns a Plan; with sweep=True a Sweep, of a list of models too.
+    """Plans a model and returns a Plan; with sweep=True a Sweep, also for a list of models.
 
     `model` is a path, the bytes of a model, or an onnx.ModelProto. `options` are those of `ullage
-    plan`; unless they say otherwise it plans what ullage.compile makes by the same options, or with
-    train=True ullage.Trainer: a part of this process, not a program (library=True), which reads and
-    writes arrays where they lie (io="caller"), and calls that depend on their inputs alone
-    (no_donate=True). Under a budget that no plan fits it raises DoesNotFit; with must_fit=False it
-    returns the plan, whose `fits` is False.
+    plan`; unless they say otherwise it plans what ullage.compile, or with train=True
+    ullage.Trainer, makes with the same options: a part of this process, not a program
+    (library=True), which reads and writes arrays in place (io="caller"), and whose calls depend
+    only on their inputs (no_donate=True). If no plan fits the budget it raises DoesNotFit; with
+    must_fit=False it returns the smallest plan, whose `fits` is False.
     """
     options = {"library": True, **options}
     _options.set_defaults(options)
@@ -85,7 +85,7 @@ def _records(columns: dict) -> list:
 
 
 def _exact(count: int) -> str:
-    """As the command line says sizes: 1.50 MiB = 1572864 bytes."""
+    """A size in the form of the command line: 1.50 MiB = 1572864 bytes."""
     if count < 1024:
         return f"{count} byte{'' if count == 1 else 's'}"
     unit, size = "GiB", 1 << 30
@@ -95,7 +95,7 @@ def _exact(count: int) -> str:
 
 
 def _missing(data: dict) -> list:
-    """What every plan has, and this has not, or not of its type."""
+    """The keys that every plan has and that are missing here, or have another type."""
     kinds = _facts.Needed.__annotations__
     numbers = {name: (int, float) for name in kinds if kinds[name] is float}
     return [
@@ -106,9 +106,9 @@ def _missing(data: dict) -> list:
 
 
 class Plan(_facts.Facts):
-    """A plan: plan.json, its numbers as attributes, and the reports that are drawn from it.
+    """A plan: plan.json, its facts as attributes, and the reports that are drawn from it.
 
-    All that stands at the top of plan.json is an attribute: reserved_bytes, process_bytes, fits,
+    Every top-level key of plan.json is an attribute: reserved_bytes, process_bytes, fits,
     smallest_budget_bytes, lower_bound_bytes, proven, peak_step, method ... docs/plan-format.md has
     the meaning of each.
     """
@@ -146,11 +146,11 @@ class Plan(_facts.Facts):
         return self._text
 
     def to_dict(self) -> dict:
-        """plan.json as Python has it."""
+        """plan.json as Python objects."""
         return _json.loads(self._text)
 
     def __getattr__(self, name):
-        if name.startswith("_"):  # a copy is asked for these before it has any
+        if name.startswith("_"):  # copying asks for these before there are any
             raise AttributeError(name)
         if name not in self._data:
             raise AttributeError(f"this plan has no {name}; it has {', '.join(self._data)}")
@@ -166,13 +166,12 @@ class Plan(_facts.Facts):
 
     @property
     def steps(self) -> list:
-        """What runs, in order: a dict a step."""
+        """The steps in order, a dict for each."""
         return _records(self._data["steps"])
 
     @property
     def ranges(self) -> list:
-        """What lies where and when: a dict a live range, with offset_bytes, size_bytes, begin,
-        end."""
+        """The live ranges, a dict for each, with offset_bytes, size_bytes, begin, end."""
         return _records(self._data["ranges"])
 
     @property
@@ -182,13 +181,14 @@ class Plan(_facts.Facts):
 
     @property
     def needed_bytes(self) -> int:
-        """What a budget of this kind bounds: the process, or the buffer alone."""
+        """The bytes that a budget of this kind bounds: those of the process, or of the buffer
+        alone."""
         whole = self._data.get("budget_of") != "arena" and "process_bytes" in self._data
         return self._data["process_bytes" if whole else "reserved_bytes"]
 
     @property
     def shortfall_bytes(self) -> int:
-        """How many bytes it is above its budget; 0 where it fits."""
+        """How many bytes the plan is above its budget; 0 where it fits."""
         if self.budget_bytes is None:
             return 0
         return max(0, self.needed_bytes - self.budget_bytes)
@@ -218,7 +218,7 @@ class Plan(_facts.Facts):
         return self._written(self._report("--csv", "-"), path)
 
     def csv_steps(self, path=None) -> str:
-        """The steps and what lives at each as CSV; also written to a file."""
+        """The steps as CSV, with the bytes that live at each; also written to a file."""
         return self._written(self._report("--csv-steps", "-"), path)
 
     def trace(self, path=None) -> str:
@@ -260,9 +260,9 @@ class Plan(_facts.Facts):
 
 
 class Sweep:
-    """The plans of ever smaller budgets, or of each combination of the options that were lists.
+    """The plans for ever smaller budgets, or for each combination of the options that were lists.
 
-    `plans` has a dict a plan, as --json of `ullage plan --sweep` has them.
+    `plans` has a dict for each plan, as in the --json of `ullage plan --sweep`.
     """
 
     def __init__(self, json_text: str, text: str):

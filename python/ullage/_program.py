@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ullage program that comes with the package: where it is, and one run of it.
+"""The ullage program that comes with the package: its path, and a run of it.
 
-Models are read, planned and compiled by that process alone, so a hostile one cannot hurt this one.
+Only that process reads, plans and compiles models, so a hostile model cannot hurt this process.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def version() -> str:
 
 @contextlib.contextmanager
 def folder():
-    """A temporary folder, with all that is in it gone at the end of its `with`. FileError where
-    there is no room for it, or for what is put there."""
+    """A temporary folder, which is removed with its files at the end of its `with`. FileError where
+    there is no room for it, or for its files."""
     try:
         with tempfile.TemporaryDirectory(prefix="ullage.") as path:
             yield path
@@ -53,7 +53,8 @@ def folder():
 
 
 def _finish(command: list, environment: dict) -> tuple[int, str, str]:
-    """Its exit code and what it prints. Interrupted, it is told to end, and ends what it started."""
+    """Its exit code and what it prints. When interrupted, it ends itself and what it has
+    started."""
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -79,7 +80,8 @@ _DIMENSIONS = """(from Python: dims={"NAME": SIZE}, shapes={"INPUT": (1, 3, 224,
 
 
 def _without_folder(said: str, folder: str) -> str:
-    """Messages less the folder of files that nobody has named, and that are gone when it is read."""
+    """Messages without the temporary folder, which the caller has not named and which is gone by
+    then."""
     text = said.replace(folder + os.sep, "")
     if text != said and os.strerror(errno.ENOSPC) in said:
         text += f"(in {os.path.dirname(folder)}; $TMPDIR says where temporary files go)\n"
@@ -89,9 +91,9 @@ def _without_folder(said: str, folder: str) -> str:
 
 
 def run(arguments, temporary: str | None = None) -> tuple[str, str]:
-    """What the program prints on standard output and on standard error.
+    """Runs the program; returns what it prints on standard output and on standard error.
 
-    `temporary` is where it makes folders of its own. Raises the error of its exit code.
+    `temporary` is the folder for its own temporary folders. Raises the error of its exit code.
     """
     environment = dict(os.environ)
     if temporary is not None:

@@ -17,14 +17,14 @@ from ._library import BF16, DATA_FAULT, NONE, OK, Library, address
 from ._model import Lane, check_fork, plain, refuse, refuse_kind
 
 Evaluation = namedtuple("Evaluation", "loss correct samples")
-Evaluation.__doc__ = """Of a batch that nothing was learned of: its mean loss, how many of its
-labels were right (None where they are no classes), and how many samples it had."""
+Evaluation.__doc__ = """The result for a batch without learning: its mean loss, how many of its
+labels were right (None where they are not classes), and how many samples it had."""
 
 _STATES = ("momentum", "exp_avg", "exp_avg_sq", "row_var", "col_var", "variance", "m", "vmean")
-# Of a checkpoint (runtime/README.md): bytes of entries, and what its order of samples is.
+# In a checkpoint (runtime/README.md): bytes of entries, and kinds of order of samples.
 _OPTIMIZER_BYTES, _QUANTIZE_BYTES = 16, 256
 _SHUFFLES, _PADS = 1, 2
-_LEAST_SCALE = 1 / 65536  # as trainers of the command line give up
+_LEAST_SCALE = 1 / 65536  # trainers of the command line give up below it too
 
 
 class _State(ctypes.Structure):
@@ -39,12 +39,12 @@ class _State(ctypes.Structure):
 
 
 def _widen(bits):
-    """Numbers of bf16, as float32."""
+    """bf16 numbers as float32."""
     return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
 
 
 def _narrow(floats):
-    """The nearest numbers of bf16, halves to even; a NaN stays one."""
+    """The nearest bf16 numbers, halves to even; a NaN stays a NaN."""
     bits = floats.view(numpy.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return numpy.where(numpy.isnan(floats), (bits >> 16) | 0x40, rounded).astype(numpy.uint16)
@@ -58,8 +58,8 @@ class Trainer:
     """A compiled training step of a model.
 
     Trainer(model, loss=..., optimizer=..., dims=...) takes the options of `ullage compile --train`;
-    `path` keeps the library for ullage.load. A batch is that of the model's input shape. One step
-    at a time: other threads wait. Python's lock is released while one runs.
+    `path` keeps the library for ullage.load. The model's input shape gives the batch. One step runs
+    at a time: other threads wait. Python's lock is released during a step.
     """
 
     plan = None
@@ -89,8 +89,8 @@ class Trainer:
         self._state = _State()
         self._lane = Lane(library)
         self._arena = self._lane.run(lambda arena: arena)
-        self._order = (0, 0)  # how the samples come, and of how many; of 0: nobody said
-        self._order_shift = 0  # from a step to the one in whose place it takes samples
+        self._order = (0, 0)  # the order of samples, and how many there are; 0: not known
+        self._order_shift = 0  # add it to a step to get the one whose samples it takes
         self._announced_step = None
         library.train_init(ctypes.byref(self._state))
         labels, step = library.labels_input(), library.step_input()
@@ -99,13 +99,13 @@ class Trainer:
         self._labels = labels
         self._parts = library.micro_batches()
         is_labelled = labels != NONE and library.inputs[labels].dtype.kind in "iu"
-        self._class_count = library.class_count() if is_labelled else 0  # 0: labels are no classes
+        self._class_count = library.class_count() if is_labelled else 0  # 0: labels are not classes
         self._ignored = library.ignore_index()
         self._parameters = {t.name: (i, t) for i, t in enumerate(library.parameters())}
         self._results = self._make_results()
 
     def _make_results(self) -> dict:
-        """Arrays for the outputs of a step; what it updates stays where it lies."""
+        """Arrays for the outputs of a step, except those that it updates in place."""
         results = {}
         for number, tensor in enumerate(self._library.outputs):
             if tensor.donated:
@@ -114,12 +114,12 @@ class Trainer:
             self._arena.outputs[number] = address(results[number])
         return results
 
-    # ---- what it is ----
+    # ---- properties ----
 
     @property
     def inputs(self) -> tuple:
-        """What a step takes, in this order, the labels last; shapes are those of a micro-batch,
-        of which `micro_batches` are a batch."""
+        """What a step takes, in this order, labels last. Shapes are those of a micro-batch;
+        `micro_batches` of them are a batch."""
         return tuple(self._library.inputs[i] for i in self._given)
 
     @property
@@ -128,7 +128,7 @@ class Trainer:
 
     @property
     def batch_size(self) -> int:
-        """Samples of a step."""
+        """The number of samples of a step."""
         return self._library.sample_count() * self._parts
 
     @property
@@ -145,12 +145,12 @@ class Trainer:
 
     @property
     def step_count(self) -> int:
-        """Updates that are done."""
+        """The number of updates so far."""
         return self._state.step
 
     @property
     def learning_rate(self) -> float:
-        """Of the next step, before schedules; may be set."""
+        """The learning rate of the next step, before schedules; may be set."""
         return self._state.learning_rate
 
     @learning_rate.setter
@@ -161,7 +161,7 @@ class Trainer:
 
     @property
     def seed(self) -> int:
-        """Of what is drawn in a step, such as what Dropout drops; may be set."""
+        """The seed of random numbers in a step, such as those of Dropout; may be set."""
         return self._state.seed
 
     @seed.setter
@@ -197,7 +197,8 @@ class Trainer:
         return [self._batch(i, t, given[t.name]) for i, t in zip(self._given, tensors)]
 
     def _classes(self, tensor, labels):
-        """Labels as the loss takes them: integers of any type, each a class or what is ignored."""
+        """Labels in the form of the loss: integers of any type, each a class or the ignored
+        label."""
         if labels.dtype.kind not in "iub" or tensor.dtype.kind not in "iu" or not labels.size:
             return labels.astype(tensor.dtype) if labels.dtype.kind in "iub" else labels
         classes, range_of = self._class_count, numpy.iinfo(tensor.dtype)
@@ -216,7 +217,7 @@ class Trainer:
         return labels.astype(tensor.dtype, copy=False)
 
     def _batch(self, number: int, tensor, array):
-        """The array in its micro-batches."""
+        """The array, divided into micro-batches."""
         if type(array) is not numpy.ndarray:
             refuse_kind(f"input {tensor.name!r}", tensor, array)
             array = plain(array)
@@ -249,9 +250,9 @@ class Trainer:
 
     def next_samples(self, count: int, shuffle: bool | None = None):
         """Which of `count` samples the next step takes in the order of the command line's trainers:
-        an array of their places, batch_size of them. Epochs follow each other; samples that fill
-        no batch at the end of one are left out. A checkpoint says then what the order was, so that
-        either goes on from the other's. `shuffle`: by the seed, the default; False: as they stand.
+        an array of batch_size indexes. Epochs follow each other; samples at the end of one that do
+        not fill a batch are left out. A checkpoint then records the order, so that either kind of
+        trainer continues from the other's. `shuffle`: by the seed, the default; False: in order.
         """
         flags, known = self._order
         steps = count // self.batch_size
@@ -276,11 +277,11 @@ class Trainer:
         return numpy.array(places, numpy.int64)
 
     def step(self, /, *arrays, **named) -> float:
-        """One update from a batch, inputs then labels; the loss before it. An index in the data
-        that is out of range is a DataFault, behind the update. A loss that is not finite is a
-        VerificationFailed: parameters are lost, and load() brings a checkpoint's back. With a loss
-        scale such a step is skipped, which leaves parameters and state as they were; where a sample
-        is to blame, a RuntimeWarning names it."""
+        """Makes one update from a batch, inputs then labels; returns the loss before it. An index
+        in the data that is out of range is a DataFault, after the update. A loss that is not finite
+        is a VerificationFailed: parameters are lost, and load() restores a checkpoint's. With a
+        loss scale such a step is skipped, which leaves parameters and state as they were; where a
+        sample is the cause, a RuntimeWarning names it."""
         batch = self._arrays(arrays, named)
         if self._class_count and all((part == self._ignored).all() for part in batch[-1]):
             raise ValueError("all labels of the batch are ignored: nothing can be learned of it")
@@ -290,8 +291,8 @@ class Trainer:
         return self._checked(loss, faults)
 
     def _judge(self, loss: float, batch: list, taken):
-        """Raises where the step lost what was learned; `taken`: steps in front of it that were
-        taken and its scale, and both behind it; None: there is no loss scale."""
+        """Raises where the step lost what was learned. `taken`: the number of steps taken and the
+        scale, before the step and after it; None: there is no loss scale."""
         is_skipped = taken is not None and taken[0][1] == taken[1][1]
         if numpy.isfinite(loss) and not is_skipped:
             return
@@ -312,7 +313,7 @@ class Trainer:
             warnings.warn(f"{step} is skipped{blame}", RuntimeWarning, stacklevel=3)
 
     def _blame(self, batch: list) -> str:
-        """The first sample of the batch that holds what is not finite."""
+        """The first sample of the batch that holds a number that is not finite."""
         for number, parts in zip(self._given, batch):
             for at, part in enumerate(parts):
                 if part.dtype.kind != "f" or numpy.isfinite(part).all():
@@ -340,7 +341,7 @@ class Trainer:
         before = self._scale(arena)
         if self._announced_step != self._state.step:
             self._order, self._order_shift = (0, 0), 0
-        self._state.micro_batch = 0  # where an earlier step failed under way
+        self._state.micro_batch = 0  # an earlier step may have failed halfway
         faults = [
             self._run(batch, p, lambda *a: self._library.train_step(arena.handle, state, *a))
             for p in range(self._parts)
@@ -349,7 +350,7 @@ class Trainer:
         return self._loss(), faults, taken
 
     def _weights(self, batch: list) -> list:
-        """What the loss of each micro-batch counts in that of all: its labels that are not ignored,
+        """The weight of each micro-batch in the loss of the batch: its labels that are not ignored,
         by the weights of their classes."""
         if self._parts == 1 or not self._class_count:
             return [1.0] * self._parts
@@ -359,9 +360,10 @@ class Trainer:
         return [float(self._class_weights[part[part != self._ignored]].sum()) for part in batch[-1]]
 
     def eval(self, /, *arrays, **named) -> Evaluation:
-        """Loss and right answers of a batch; nothing is learned, nothing dropped, and statistics
-        of batches are the running ones. The loss is the mean over all labels that count, however
-        the batch is cut into micro-batches. Where it is not finite, a RuntimeWarning says so."""
+        """Loss and right answers for a batch. Nothing is learned, nothing is dropped, and running
+        statistics replace those of batches. The loss is the mean over all labels that count,
+        however the batch is divided into micro-batches. Where it is not finite, a RuntimeWarning
+        says so."""
         batch = self._arrays(arrays, named)
         check_fork(self._library)
         losses, correct, faults = self._lane.run(self._eval, batch)
@@ -416,14 +418,14 @@ class Trainer:
             raise errors.RunError(self._library.explain(self._arena.failure))
 
     def _is_state(self, name: str) -> bool:
-        """Of the optimizer or the loss scale, by its name."""
+        """Whether the name is that of state of the optimizer or of the loss scale."""
         name = name[: -len("/absmax")] if name.endswith("/absmax") else name
         base, _, kind = name.rpartition("/")
         is_scale = base == "loss" and kind in ("scale", "growth_tracker", "steps")
         return is_scale or (kind in _STATES and base in self._parameters)
 
     def parameters(self, with_state: bool = False) -> dict:
-        """Copies of all parameters by name; with_state=True, of the optimizer's state too."""
+        """Copies of all parameters by name; with_state=True adds the optimizer's state."""
         return self._lane.run(self._copies, with_state)
 
     def _copies(self, arena, with_state: bool) -> dict:
@@ -434,7 +436,7 @@ class Trainer:
         }
 
     def set_parameters(self, arrays: dict):
-        """Gives parameters, or state, by name another value; the others stay."""
+        """Sets parameters, or state, by name; the others stay."""
         self._lane.run(self._take, self._check_parameters(arrays))
 
     def _check_parameters(self, arrays: dict) -> list:
@@ -461,7 +463,7 @@ class Trainer:
         return checked
 
     def _is_frozen(self, name: str) -> bool:
-        """By a pattern of freeze, in which * is any text and ? a letter."""
+        """Whether a pattern of freeze, in which * is any text and ? a letter, matches the name."""
         if name in self._parameters:
             return False
         for line in (self._library.frozen() or b"").decode().splitlines():
@@ -472,7 +474,7 @@ class Trainer:
 
     @staticmethod
     def _check_numbers(name: str, tensor, array):
-        """What no training goes on from."""
+        """Refuses numbers from which no training can continue."""
         is_float = array.dtype.kind == "f"
         what = None
         if is_float and not numpy.isfinite(array).all():
@@ -485,7 +487,8 @@ class Trainer:
             raise errors.InvalidModel(f"parameter {name!r} holds {what}")
 
     def _take(self, arena, checked: list, state=None):
-        """Parameters, and with them where the training stands: (step, rate, seed, order, shift)."""
+        """Takes parameters, and with them the state of the training: (step, rate, seed, order,
+        shift)."""
         for number, tensor, array in checked:
             self._set(number, tensor, array)
         if state is not None:
@@ -521,8 +524,8 @@ class Trainer:
         return entries
 
     def save(self, path):
-        """Writes a checkpoint, an .npz as trainers of the command line write it and take it:
-        parameters, state, step, learning rate and seed. It is written beside and renamed."""
+        """Writes a checkpoint, an .npz that trainers of the command line write and take too:
+        parameters, state, step, learning rate and seed."""
         entries = self._lane.run(self._entries)
         for name, array in entries.items():
             if array.dtype.kind == "f" and not numpy.isfinite(array).all():
@@ -531,9 +534,9 @@ class Trainer:
             _files.write_npz(file, entries)
 
     def load(self, path, parameters_only: bool = False):
-        """Goes on from a checkpoint, bit for bit; in batches of another size, behind the samples
+        """Continues from a checkpoint, bit for bit; with batches of another size, after the samples
         that its epoch has taken. With parameters_only=True it takes the parameters and leaves
-        state, step and rate. A file that does not serve changes nothing."""
+        state, step and rate. A file that does not fit changes nothing."""
         entries = _read_npz(path)
         wanted = [n for n in self._parameters if not (parameters_only and self._is_state(n))]
         missing = [name for name in wanted if name not in entries]
@@ -574,7 +577,8 @@ class Trainer:
         self._lane.run(self._take, checked, (step, rate, seed, *place))
 
     def _check_factors(self, entries: dict, path):
-        """Factors count as much, and are beside weights of as many bits, as those of the file."""
+        """Checks that factors have the scale of the file's, and weights of the same number of
+        bits."""
         alpha, quantize = self._library.lora_alpha(), self._library.quantize() or b""
         if alpha <= 0:
             return
@@ -592,9 +596,9 @@ class Trainer:
 
     def export(self, path, model=None, apart: bool = False, training_mode: bool = False):
         """Writes the model with the parameters as they are now. `model` is the ONNX model that was
-        compiled, which a trainer of ullage.load has to be given; apart=True leaves factors of lora
-        beside their weights. The result computes as in inference; training_mode=True leaves a
-        model in training mode as it was."""
+        compiled, which a trainer from ullage.load needs; apart=True keeps factors of lora apart
+        from their weights. The result computes as in inference; training_mode=True leaves a model
+        in training mode as it is."""
         model = self._model if model is None else model
         if model is None:
             raise errors.UsageError("export: this trainer was loaded; give the model it is of")
@@ -609,7 +613,7 @@ class Trainer:
 
 
 class _Compiled:
-    """A library with the plan that it was made by."""
+    """A library with its plan."""
 
     def __init__(self, library: Library):
         self.loaded = library
@@ -625,7 +629,7 @@ def _text_of(array) -> str:
 
 
 def _number(name: str, value, end, expected: str):
-    """A number from 0 up to, not including, `end`."""
+    """A number from 0 up to, but not including, `end`."""
     try:
         if not isinstance(value, str) and 0 <= float(value) < end:
             return float(value)
@@ -647,7 +651,7 @@ def _read_npz(path) -> dict:
         raise
     except OSError as error:
         raise errors.FileError(f"{os.fspath(path)}: {error.strerror or error}") from error
-    except Exception as error:  # zipfile, zlib and numpy raise what they like on a damaged file
+    except Exception as error:  # of any kind: zipfile, zlib or numpy read a damaged file
         raise errors.InvalidModel(f"{os.fspath(path)}: no checkpoint: {error}") from error
 
 

@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, by the exit code of the command line; the message is the command's own."""
+"""Errors by the exit code of the command line; the message is the command's own."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """Of all that ullage raises; `exit_code` is what the command line ends with for it."""
+    """The base of all errors; `exit_code` is that of the command line for it."""
 
     exit_code = 70
 
 
 class UsageError(Error, ValueError):
-    """An option that there is none of, or a value that it does not take."""
+    """An option that does not exist, or a value that it does not take."""
 
     exit_code = 1
 
 
 class InvalidModel(Error):
-    """A model, plan or checkpoint that is damaged, or none."""
+    """A file that is damaged, or is no model, plan or checkpoint."""
 
     exit_code = 2
 
 
 class Unsupported(Error):
-    """What Ullage, this processor or this machine cannot do; the message names the node and a way
-    round it."""
+    """Something that Ullage, this processor or this machine cannot do; the message names the node
+    and a way round it."""
 
     exit_code = 3
 
@@ -32,7 +32,7 @@ class Unsupported(Error):
 class DoesNotFit(Error):
     """No plan is known that fits the budget.
 
-    `plan` is the smallest one, `needed_bytes` what it takes of what the budget bounds,
+    `plan` is the smallest plan, `needed_bytes` its bytes of what the budget bounds,
     `shortfall_bytes` how much that is above `budget_bytes`, and `smallest_budget_bytes` the
     smallest budget that is known to work. All but the message are None where no plan was made.
     """
@@ -74,7 +74,7 @@ class RunError(Error):
 
 class DataFault(RunError):
     """The data held an index or a count out of range. It was clamped and the run completed;
-    `outputs` has what it made of the clamped value."""
+    `outputs` has the results with the clamped value."""
 
     exit_code = 2
     outputs = None

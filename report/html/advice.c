@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section 6: what can be changed, each row a plan that was really made; and which steps stand in
- * the way of less. */
+/* Section 6: possible changes, each with a plan that was really made; and the steps that keep the
+ * plan from getting smaller. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* What a kind of change is, in a sentence; of one that is not here its name says it. */
+/* A sentence for each kind of change; other kinds are shown by name. */
 static const struct {
     const char *kind, *sentence;
 } kinds[] = {
@@ -54,7 +54,7 @@ static uint64_t magnitude(int64_t number)
     return number < 0 ? (uint64_t)-number : (uint64_t)number;
 }
 
-/* Of a change that is applied, what it brought. */
+/* Writes a remedy; for one that is applied, its effect. */
 static void put_remedy(struct ul_page *page, const struct ul_saved_remedy *remedy)
 {
     int64_t saved = remedy->applied ? -remedy->saved_bytes : remedy->saved_bytes;

@@ -70,7 +70,7 @@ static void put_values(struct ul_page *page, const struct ul_diff *diff)
     ul_page_table_end(page);
 }
 
-/* What one plan was made with and the other was not. */
+/* Lists options that one plan was made with and the other was not. */
 static void put_options(struct ul_page *page, const char *which, const struct ul_saved *of,
                         const struct ul_saved *other)
 {
@@ -103,7 +103,7 @@ static uint64_t *sum_live(struct ul_page *page, const struct ul_saved *saved, ui
     return live;
 }
 
-/* Positions of a pixel column, and what is least and most there. */
+/* The positions of a pixel column, with the least and the most live bytes there. */
 struct extent {
     uint32_t begin, end;
     uint64_t least, most;
@@ -127,7 +127,7 @@ static void find_extent(const uint64_t *live, uint32_t length, uint32_t column,
     }
 }
 
-/* Of each pixel column the least and the most, as a staircase over the whole width. */
+/* Draws the least and the most of each pixel column, as a staircase over the whole width. */
 static void put_curve(struct ul_page *page, const char *class, const uint64_t *live,
                       uint32_t length, double top)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Section 3: live bytes by step, a stacked area by class.
  *
- * With more positions than pixel columns each column keeps two of its positions, that of the least
- * and that of the largest sum, in their order: no peak and no valley is lost, and every point drawn
- * is a position of the plan. */
+ * With more positions than pixel columns, each column keeps two positions in order, those of the
+ * least and of the largest sum: no peak and no valley is lost, and every point drawn is a position
+ * of the plan. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ enum { ABOVE = 64, HEIGHT = 260, PEAKS = 3 };
 struct samples {
     uint32_t *positions;
     uint32_t count;
-    double width; /* of each, in units */
+    double width; /* of each sample, in units */
 };
 
 static void find_samples(struct ul_page *page, struct samples *samples)
@@ -50,7 +50,7 @@ static double height_of(const struct ul_page *page, uint64_t bytes)
     return HEIGHT - (double)bytes / (double)page->top_bytes * HEIGHT;
 }
 
-/* The edge of the stack above `sums`, to the right, or back to the left. */
+/* Writes the edge of the stack above `sums`, from left to right or back. */
 static void put_edge(struct ul_page *page, const struct samples *samples, const uint64_t *sums,
                      bool is_back)
 {
@@ -95,7 +95,7 @@ static void put_areas(struct ul_page *page, const struct samples *samples)
 
 /* ---- Peaks ---- */
 
-/* A twentieth of what the sum varies by. */
+/* A twentieth of the range of the sum. */
 static uint64_t valley_depth(const struct ul_page *page)
 {
     uint64_t least = page->live[0], most = page->live[0];
@@ -106,8 +106,8 @@ static uint64_t valley_depth(const struct ul_page *page)
     return (most - least) / 20;
 }
 
-/* Marks as taken what is on the hill of `peak`: all that is reached from it without a valley that
- * is so deep below both. */
+/* Marks the hill of `peak` as taken: all positions that are reached from it without crossing a
+ * valley that is `depth` below both sides. */
 static void take_hill(const struct ul_page *page, uint32_t peak, uint64_t depth, bool *is_taken)
 {
     for (int side = 0; side < 2; side++) {
@@ -149,7 +149,8 @@ static void put_where(struct ul_page *page, const struct ul_saved_step *step, si
         ul_page_cut(page, step->node, columns);
 }
 
-/* Labels stand in lines above the picture, so that they never meet; a leader goes down to each. */
+/* Labels are in lines above the picture, so that they never overlap; a leader goes down to each
+ * peak. */
 static void put_peaks(struct ul_page *page)
 {
     uint32_t peaks[PEAKS], count = page->saved->step_count > 0 ? find_peaks(page, peaks) : 0;
@@ -172,7 +173,7 @@ static void put_peaks(struct ul_page *page)
         ul_page_put(page, " <tspan class=\"where\" data-name=\"");
         put_where(page, step, 200);
         ul_page_put(page, "\">");
-        put_where(page, step, 28); /* as much as there is room for on a narrow screen */
+        put_where(page, step, 28); /* what a narrow screen has room for */
         ul_page_put(page, "</tspan></text></g>");
     }
     ul_page_put(page, "</g>\n");
@@ -228,7 +229,7 @@ static void put_line_legend(struct ul_page *page)
     ul_page_put(page, "</ul>\n");
 }
 
-/* ---- The table of the same ---- */
+/* ---- The same as a table ---- */
 
 static void put_row(struct ul_page *page, uint32_t position, const bool *is_there)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan for the script: columns, and texts that come often once, in a pool. No '<' stands in it,
- * so that nothing in a name ends the block. */
+/* The plan as data for the script: columns, with frequent texts once, in a pool. It has no '<', so
+ * that nothing in a name ends the block. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* As JSON of what people may read, where '<', '>' and '&' are written by their numbers. */
+/* Writes a readable string as JSON, with '<', '>' and '&' as escapes. */
 static void put_string(struct ul_page *page, const char *string)
 {
     struct ul_text quoted;

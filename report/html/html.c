@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The page: head, sections in order, data and script.
  *
- * The policy in the head lets the page load nothing, and run just the style and the script whose
- * hashes it names: a name that were markup in spite of all could do nothing. */
+ * The policy in the head lets the page load nothing and run only the style and the script whose
+ * hashes it names: a name that became markup in spite of escaping could do nothing. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- What the sections share ---- */
+/* ---- Shared by the sections ---- */
 
 static void find_curves(struct ul_page *page)
 {
@@ -30,7 +30,7 @@ static void find_alive(struct ul_page *page)
     ul_report_biggest_first(sizes, page->alive, page->alive_count, SORTED);
 }
 
-/* A budget of the process leaves the arena what is not beside it. */
+/* Where a budget bounds the process, the arena gets what the rest of the process leaves. */
 static void find_budget(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
@@ -58,7 +58,7 @@ static unsigned hex_value(char digit)
     return (unsigned)(digit <= '9' ? digit - '0' : digit - 'a' + 10);
 }
 
-/* As a policy wants it: sha256- and the hash in base 64. */
+/* Writes the hash as the policy wants it: sha256- and base 64. */
 static void put_hash(struct ul_page *page, const char *text)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -133,7 +133,7 @@ static void put_body(struct ul_page *page)
     ul_page_put(page, "</script>\n</body>\n</html>\n");
 }
 
-/* Of a caller's process neither code nor runtime are the program's. */
+/* In a caller's process, code and runtime are not the program's. */
 static const char *name_process(const struct ul_saved *saved)
 {
     const uint64_t *parts = saved->process;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section 4: the arena map, addresses by steps. A live range is a box, of an alias chain all of
- * its members, with a mark where one takes over from the other.
+/* Section 4: the arena map, addresses by steps. A live range is a box; an alias chain has a box for
+ * each member, with a mark where one takes over from another.
  *
- * Up to UL_PAGE_MAX_BOXES boxes are elements; of more, those of the largest areas are, and the
- * others go into one path for each class, which the script finds by where they lie. */
+ * Up to UL_PAGE_MAX_BOXES boxes are elements. When there are more, those with the largest areas
+ * are, and the others go into one path for each class, in which the script finds them by
+ * position. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
@@ -58,7 +59,7 @@ static void find_boxes(struct ul_page *page, struct boxes *boxes)
     boxes->element_count = boxes->count < UL_PAGE_MAX_BOXES ? boxes->count : UL_PAGE_MAX_BOXES;
 }
 
-/* What is made again, and what comes back from another space. */
+/* Whether the range is recomputed, or comes back from another space. */
 static bool is_again(const struct ul_saved_range *range)
 {
     return range->copy > 0;
@@ -80,7 +81,7 @@ static void put_box(struct ul_page *page, const struct box *box)
                    box->height < 3 || box->width < 3 ? " class=\"thin\"" : "", box->range);
 }
 
-/* Too small for an element each: at least half a unit of each class's path. */
+/* Boxes too small for an element go into a path for each class, at least half a unit large. */
 static void put_small(struct ul_page *page, const struct boxes *boxes)
 {
     for (uint32_t c = 0; c < UL_PLAN_CLASS_COUNT; c++) {
@@ -112,7 +113,7 @@ static void put_small(struct ul_page *page, const struct boxes *boxes)
     }
 }
 
-/* Where a range takes over the bytes of another: a tick across the seam. */
+/* Draws a tick across the seam where a range takes over the bytes of another. */
 static void put_joints(struct ul_page *page, const struct boxes *boxes)
 {
     const struct ul_saved *saved = page->saved;
@@ -159,7 +160,7 @@ static void put_names(struct ul_page *page, const struct boxes *boxes)
 
 struct hole {
     uint64_t begin_bytes, end_bytes;
-    uint32_t begin, end; /* positions in which nothing lies there */
+    uint32_t begin, end; /* positions at which it is free */
 };
 
 static int by_offset(const void *a, const void *b)
@@ -183,7 +184,7 @@ static bool is_free(const struct ul_saved *saved, const struct hole *hole, uint3
 
 static void find_hole(struct ul_page *page, struct hole *hole)
 {
-    enum { FARTHEST = 64 }; /* positions that are looked at on each side */
+    enum { FARTHEST = 64 }; /* positions searched on each side */
     const struct ul_saved *saved = page->saved;
     const struct ul_saved_range **alive =
         UL_NEW_ARRAY(page->arena, const struct ul_saved_range *, saved->range_count);
@@ -230,7 +231,7 @@ static void put_hole(struct ul_page *page, const struct hole *hole)
     ul_page_put(page, "\"/>\n");
 }
 
-/* ---- The table of the same ---- */
+/* ---- The same as a table ---- */
 
 static void put_row(struct ul_page *page, uint32_t range)
 {

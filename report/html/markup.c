@@ -50,7 +50,7 @@ void ul_page_escape(struct ul_page *page, const char *string)
     escape_bytes(page, shown, strlen(shown));
 }
 
-/* Where the character of that number begins. */
+/* Where the character with that number begins. */
 static size_t offset_of(const char *name, size_t character)
 {
     size_t at = 0;
@@ -95,7 +95,7 @@ void ul_page_name(struct ul_page *page, const char *said, size_t columns)
     ul_page_put(page, "</span>");
 }
 
-/* "model.py:42" of a frame of Python's, else the line as it is. */
+/* "model.py:42" for a frame of Python, else the line as it is. */
 static const char *short_source(struct ul_page *page, const char *source)
 {
     static const char frame[] = "File \"", line[] = "\", line ";
@@ -236,7 +236,7 @@ void ul_page_twin_end(struct ul_page *page)
     ul_page_put(page, "</details>\n");
 }
 
-/* For a shell. */
+/* Quotes a word for a shell. */
 static void put_word(struct ul_page *page, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -245,7 +245,7 @@ static void put_word(struct ul_page *page, const char *word)
         ul_page_escape(page, word);
         return;
     }
-    bool is_hidden = ul_shown(page->arena, word) != word; /* then it is $'...' */
+    bool is_hidden = ul_shown(page->arena, word) != word; /* then it is written as $'...' */
     struct ul_text quoted;
     ul_text_init(&quoted, page->arena);
     for (const char *at = word; *at != '\0'; at++) {
@@ -272,7 +272,7 @@ void ul_page_command(struct ul_page *page, const char *more)
     }
     for (uint32_t i = 0; i < saved->option_count; i++) {
         const struct ul_report_option *option = &saved->options[i];
-        if (strncmp(option->name, "profile-", 8) == 0) /* what the file of a profile holds */
+        if (strncmp(option->name, "profile-", 8) == 0) /* the profile's file has it */
             continue;
         ul_page_put(page, " --");
         ul_page_escape(page, option->name);

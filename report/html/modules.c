@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section 8: the same bytes by module, a tree of name scopes.
+/* Section 8: the bytes at the peak by module, a tree of name scopes.
  *
  * Exporters write scopes as "/layer1/layer1.0/conv1/Conv" for nodes and "layer1.0.conv1.weight" for
- * weights: both are layer1, 0, conv1. What is no scope (the node's own name, the weight's) is left
- * out; a weight without a scope goes to the module of the step that reads it first. */
+ * weights: both are layer1, 0, conv1. The node's or weight's own name is left out. A weight without
+ * a scope goes to the module of the step that reads it first. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ enum { MAX_DEPTH = 12, MAX_ROWS = 3000, MAX_BARS = 300 };
 enum kind { WEIGHTS, STATE, ACTIVATIONS, PEAK, KIND_COUNT };
 
 struct item {
-    const char *path; /* scopes with a newline behind each */
+    const char *path; /* scopes, each followed by a newline */
     uint32_t range;
     uint64_t bytes[KIND_COUNT];
 };
@@ -31,7 +31,7 @@ static void add_scope(struct path *path, const char *scope, size_t length)
 {
     if (length == 0)
         return;
-    if (path->depth >= MAX_DEPTH) { /* the rest is one scope with slashes in it */
+    if (path->depth >= MAX_DEPTH) { /* the rest becomes one scope with slashes in it */
         path->text.data[path->text.length - 1] = '/';
     }
     path->depth++;
@@ -40,7 +40,7 @@ static void add_scope(struct path *path, const char *scope, size_t length)
     ul_text_put(&path->text, "\n");
 }
 
-/* "h.0" behind "h" is "0" alone. */
+/* "h.0" after "h" becomes "0". */
 static void add_element(struct path *path, const char *element, size_t length, const char *before,
                         size_t before_length)
 {
@@ -58,7 +58,7 @@ static void add_element(struct path *path, const char *element, size_t length, c
     }
 }
 
-/* Of the first `length` bytes. */
+/* Makes the path of the first `length` bytes. */
 static const char *make_path(struct ul_arena *arena, const char *name, size_t length)
 {
     struct path path = {.depth = 0};
@@ -77,7 +77,7 @@ static const char *make_path(struct ul_arena *arena, const char *name, size_t le
     return path.text.data;
 }
 
-/* Up to the last such character before `length`; 0: there is none. */
+/* Finds the last such character before `length`; 0: there is none. */
 static size_t cut_last(const char *name, size_t length, char at)
 {
     while (length > 0 && name[length - 1] != at)
@@ -85,7 +85,7 @@ static size_t cut_last(const char *name, size_t length, char at)
     return length > 0 ? length - 1 : 0;
 }
 
-/* A node's name without what the backward pass and updates add. */
+/* The length of a node's name without the suffixes of the backward pass and of updates. */
 static size_t plain_length(const char *name)
 {
     static const char *const ends[] = {"/gradient", "/norm", "/update"};
@@ -147,16 +147,16 @@ static struct item *list_items(struct ul_page *page)
 
 struct tree {
     struct ul_page *page;
-    const struct item *items; /* by path */
+    const struct item *items; /* sorted by path */
     bool trains;
     uint32_t rows, max_depth;
 };
 
-/* Items of one module: those from `begin` on have the same first `length` bytes of path. */
+/* Items of one module: those from `begin` on share the first `length` bytes of their paths. */
 struct module {
     uint32_t begin, end;
-    uint32_t first;      /* range of the plan: as the model has them */
-    size_t length, name; /* of the path with the name of its own; where that begins */
+    uint32_t first;      /* its range in the plan, to keep the model's order */
+    size_t length, name; /* length of the path with its own name; where that name begins */
     uint64_t bytes[KIND_COUNT];
 };
 
@@ -191,7 +191,7 @@ static struct module module_at(const struct tree *tree, uint32_t begin, uint32_t
     return module;
 }
 
-/* Goes down while the module holds one other and nothing else. */
+/* Descends while the module holds just one other module. */
 static void join_single(const struct tree *tree, struct module *module)
 {
     for (;;) {
@@ -205,7 +205,8 @@ static void join_single(const struct tree *tree, struct module *module)
     }
 }
 
-/* The modules directly below, what is largest at the peak first. Items of its own come first. */
+/* Lists the modules directly below, the largest at the peak first; the module's own items come
+ * before them. */
 static uint32_t list_modules(const struct tree *tree, const struct module *of,
                              struct module **modules)
 {
@@ -274,7 +275,7 @@ static uint32_t begin_row(struct tree *tree, const struct module *module, uint32
     return count;
 }
 
-/* Depth first, without recursion: `open` are the modules on the way down. */
+/* Walks depth first, without recursion: `open` has the modules on the way down. */
 static void put_tree(struct tree *tree, const struct module *root)
 {
     struct {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: 0BSD */
 "use strict";
-/* The page without this script is complete. What it adds: a cursor that both pictures share, cards,
- * a pinned value with its maker and readers, zoom, search, toggles, sortable tables, keys, and the
- * state in the address. Pictures are drawn anew from the plan's columns, as the program drew them. */
+/* The page without this script is complete. The script adds a cursor shared by both pictures,
+ * cards, a pinned value with its maker and readers, zoom, search, toggles, sortable tables, keys,
+ * and the state in the address. It draws the pictures again from the plan's columns, as the program
+ * drew them. */
 (function () {
   const SVG = document.querySelector("svg").namespaceURI;
   const WIDTH = 1000, CURVE = 260, ABOVE = 64, MAP = 380, MAX_BOXES = 2000, MAX_NAMES = 60;
@@ -44,7 +45,8 @@
   for (let i = 0; i < rangeCount; i++) if (isDrawn(i)) drawn.push(i);
   const backward = +one(".passes").dataset.backward;
 
-  /* Live bytes by class and position; of an alias chain each byte once, of the newest class. */
+  /* Live bytes by class and position; a byte of an alias chain counts once, for the newest
+   * class. */
   function findCurves() {
     const curves = plan.classes.map(() => new Float64Array(length + 1));
     const last = plan.classes.length - 1;
@@ -77,7 +79,7 @@
     const head = Math.floor((columns - 1) / 2);
     return characters.slice(0, head).join("") + "\u2026" + characters.slice(characters.length - (columns - 1 - head)).join("");
   };
-  /* As the program shows them: what hides or turns text is made visible. */
+  /* As the program shows strings: characters that hide or turn text become visible. */
   const plain = string => string.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, "\ufffd");
   const describeStep = step => stepCount === 0 ? "no steps" : plain(text(steps.op, step) + " " + text(steps.node, step) + (text(steps.source, step) ? " \u00b7 " + text(steps.source, step) : ""));
 
@@ -160,7 +162,8 @@
     for (const c of classes) sum += curves[c][p];
     return sum;
   }
-  /* As curve.c: all positions, or of each pixel column that of the least and of the largest sum. */
+  /* As in curve.c: all positions, or for each pixel column those of the least and the largest
+   * sum. */
   function findSamples(classes) {
     const count = state.to - state.from, samples = [];
     if (count <= 2 * WIDTH) {
@@ -179,7 +182,7 @@
     }
     return samples;
   }
-  /* Names as long as there is room for, on the side where there is more of it. */
+  /* Names are as long as there is room for, on the side with more room. */
   function labelPeaks() {
     const wide = one(".plot", curveChart).clientWidth || WIDTH, LETTER = 7.3, GUTTER = 72;
     for (const peak of all(".peaks g", curveChart)) {
@@ -286,7 +289,7 @@
     mapLayer.append(draw("rect", {class: kind, x: percent(left), width: (right - left) / (state.to - state.from) * 100 + "%",
       y: fixed(8 + MAP - (ranges.offset[range] + ranges.size[range] - mapLow) * scale), height: fixed(Math.max(2, ranges.size[range] * scale))}));
   }
-  /* What takes its bytes over, and what it took them from. */
+  /* The ranges that take over its bytes, and those whose bytes it took over. */
   function chainOf(range) {
     const chain = new Set([range]);
     for (let at = ranges.alias[range]; at >= 0 && !chain.has(at); at = ranges.alias[at]) chain.add(at);
@@ -321,7 +324,7 @@
     for (const row of all('tr[data-range="' + state.pin + '"]')) row.classList.add("pinned");
     moveCursor();
   }
-  /* As often as the pointer moves: nothing else is drawn. */
+  /* Runs whenever the pointer moves: nothing else is drawn. */
   function moveCursor() {
     curveCursor.replaceChildren();
     mapCursor.replaceChildren();
@@ -333,7 +336,7 @@
   }
   const always = plan.classes.map((_, c) => c).filter(c => curves[c].slice(0, length).every(bytes => bytes === curves[c][0]));
   const share = sumAt(always, plan.peak) / (sumAt(plan.classes.map((_, c) => c), plan.peak) || 1);
-  const hint = share > 0.5 ? " Of the peak, " + Math.round(100 * share) + " % is the same at all steps: \u201cOnly what changes\u201d hides that." : "";
+  const hint = share > 0.5 ? " " + Math.round(100 * share) + " % of the peak is the same at all steps: \u201cOnly what changes\u201d hides that." : "";
   function sayStep() {
     const step = state.step;
     if (step < 0) { status.textContent = "Point at the picture, or focus it and press an arrow key." + hint; return; }
@@ -469,7 +472,7 @@
 
   const peaks = all(".peaks g", curveChart).map(peak => +peak.dataset.step);
   let rank = 0;
-  /* The next value above or below the pinned one, at the cursor. */
+  /* Pins the next value above or below the pinned one, at the cursor. */
   function pinNext(direction) {
     const step = state.step >= 0 ? state.step : plan.peak;
     const alive = drawn.filter(i => inMap(i) && ranges.begin[i] <= step && step < ranges.end[i]).sort((a, b) => ranges.offset[a] - ranges.offset[b] || a - b);
@@ -589,7 +592,7 @@
       if (row && !String(getSelection())) pin(+row.dataset.range);
     });
   }
-  /* The rows that the program left to the file of --csv. */
+  /* Adds the rows that the program left to the file of --csv. */
   function completeTwin() {
     const twin = one("#t4"), others = one("tr.others", twin);
     if (!others) return;
@@ -608,7 +611,7 @@
       others.replaceWith(rows);
     });
   }
-  /* A name that is cut is copied whole. */
+  /* Copies the whole of a name that is shown cut. */
   function copyWhole(event) {
     const selection = getSelection();
     if (!selection.rangeCount || !event.clipboardData) return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section 7: memory against time. Every point is a plan; to the left of the proven bound there is
- * none, and between that and the least plan none is known. */
+/* Section 7: memory against time. Every point is a plan. There is none to the left of the proven
+ * bound, and none is known between that bound and the smallest plan. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@ enum { HEIGHT = 240, ABOVE = 24 };
 
 struct scale {
     double least_bytes, most_bytes, most_cost;
-    double bound_bytes; /* 0: none is known below the least plan */
+    double bound_bytes; /* 0: none is known below the smallest plan */
     bool of_arena;
 };
 
@@ -46,7 +46,7 @@ static struct scale find_scale(const struct ul_page *page)
     return scale;
 }
 
-/* As a part of the width, and in pixels. */
+/* As a percentage of the width, and in pixels. */
 static double x_of(const struct scale *scale, double bytes)
 {
     return (bytes - scale->least_bytes) / (scale->most_bytes - scale->least_bytes);
@@ -66,7 +66,7 @@ static void put_zone(struct ul_page *page, const char *class, double from, doubl
                    class, 100 * from, 100 * (to - from), ABOVE, HEIGHT);
 }
 
-/* The least time within each budget: it falls at every plan. */
+/* Draws the least time within each budget: it falls at every plan. */
 static void put_stairs(struct ul_page *page, const struct scale *scale)
 {
     const struct ul_saved *saved = page->saved;
@@ -213,7 +213,7 @@ static void put_ladder(struct ul_page *page)
     ul_page_twin_end(page);
 }
 
-/* What this one plan says of time, and of what was proven. */
+/* Says what this plan shows about time, and what was proven. */
 static void put_plan(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;

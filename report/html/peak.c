@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section 5: what lives at the peak. Weights and optimizer state, which live always, stand below
- * what does not, so that they hide nothing. */
+/* Section 5: the values alive at the peak. Weights and optimizer state, which always live, come
+ * below the others, so that they hide none. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
@@ -38,7 +38,7 @@ static void put_row(struct ul_page *page, uint32_t range)
         ul_page_put(page, "<td class=\"r\">?</td></tr>\n");
 }
 
-/* The biggest of one kind, and a row that holds all others of it. */
+/* Lists the biggest of one kind, and a row for the others of that kind. */
 static void put_kind(struct ul_page *page, bool lasting, uint32_t wanted, const char *others)
 {
     uint32_t shown = 0, rest = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of SVG: axes, patterns, legends. A picture is a stretched viewBox of UL_PAGE_WIDTH units;
- * text stands at a percentage of its width, so that it is never stretched. */
+ * the place of text is a percentage of the width, so that text is never stretched. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
@@ -47,7 +47,7 @@ void ul_page_byte_axis(struct ul_page *page, uint64_t top_bytes, uint32_t above,
     ul_page_put(page, "</svg>\n");
 }
 
-/* From the first to behind the last position of a pass, as percentages. */
+/* Writes the extent of a pass, from its first position to after its last, as percentages. */
 static void put_pass(struct ul_page *page, const char *pass, uint32_t begin, uint32_t end)
 {
     double left = 100.0 * begin / page->length, right = 100.0 * end / page->length;
@@ -57,8 +57,8 @@ static void put_pass(struct ul_page *page, const char *pass, uint32_t begin, uin
                    pass, left, right - left, left, pass);
 }
 
-/* Where the backward pass begins: so that the fewest steps stand on the wrong side. An order may
- * run one or the other of its steps early, and what is made again is forward. */
+/* Finds where the backward pass begins, so that the fewest steps are on the wrong side: an order
+ * may run some of its steps early, and recomputed steps are forward. */
 static uint32_t find_backward(const struct ul_saved *saved)
 {
     uint32_t best = 0;
@@ -108,7 +108,7 @@ void ul_page_step_axis(struct ul_page *page)
     ul_page_put(page, "</g></svg>\n");
 }
 
-/* Lines that tell classes apart without their colours. */
+/* Lines that distinguish classes without colour. */
 static const char *const hatches[] = {
     "",                           /* weights */
     "M-2 2l4-4M0 8l8-8M6 10l4-4", /* optimizer state */
@@ -141,7 +141,7 @@ void ul_page_patterns(struct ul_page *page)
     ul_page_put(page, "<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>\n");
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++)
         put_pattern(page, "p", row, "");
-    for (uint32_t row = 0; row < UL_PLAN_CLASS_COUNT; row++) /* made again, or brought back */
+    for (uint32_t row = 0; row < UL_PLAN_CLASS_COUNT; row++) /* recomputed, or brought back */
         put_pattern(page, "r", row, "<path class=\"again\" d=\"M-2 6l4 4M0 0l8 8M6-2l4 4\"/>");
     for (uint32_t part = UL_SAVED_LIBRARY; part < UL_SAVED_PART_COUNT; part++)
         ul_page_printf(page,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sections 9 and 10: what the planner could not do better, and what stands behind the numbers. */
+/* Sections 9 and 10: what the planner could not improve, and what supports the numbers. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static void put_bound(struct ul_page *page, const char *label, uint64_t bytes, c
                    paint, gap_of(reserved, bytes), says);
 }
 
-/* What was read of a file is checked by `check` alone. */
+/* Only `check` has checked a plan that was read from a file. */
 static const char *checker(const struct ul_page *page)
 {
     return page->saved->is_checked ? ": checked" : ": says the file";
@@ -129,8 +129,8 @@ static void put_dimensions(struct ul_page *page)
     end_fact(page);
 }
 
-/* Says what was checked and what only the planner says. Of a plan that was read from a file nothing
- * was checked, so the page says what `check` would check. */
+/* Says what was checked, and what only the planner claims. Nothing was checked of a plan that was
+ * read from a file, so there the page says what `check` would check. */
 static void put_trust(struct ul_page *page)
 {
     ul_page_put(page,

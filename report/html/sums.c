@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section 2: the sum table. What is reserved adds up at the peak; beside it stands what the values
+/* Section 2: the sum table. The reserved bytes at the peak add up; next to them is what the values
  * of a class would take if each had bytes of its own. */
 #include "report/html/html.h"
 
@@ -9,7 +9,7 @@ struct sum {
     uint64_t count, logical_bytes, padding_bytes;
 };
 
-/* Every live range of the arena; of an alias chain each member. */
+/* Adds up every live range of the arena, and every member of an alias chain. */
 static void add_up(const struct ul_saved *saved, struct sum sums[UL_PLAN_CLASS_COUNT])
 {
     for (uint32_t i = 0; i < saved->range_count; i++) {
@@ -60,7 +60,7 @@ static void put_row(struct ul_page *page, uint32_t row, const struct sum *sum)
     ul_page_put(page, "</tr>\n");
 }
 
-/* Part of the row above it, and in no sum. */
+/* Writes a part of the row above, which is in no sum. */
 static void put_part(struct ul_page *page, const char *label, uint64_t bytes)
 {
     if (bytes == 0)
@@ -134,7 +134,7 @@ static void put_spaces(struct ul_page *page)
                        (double)saved->transfers.exposed_cost * 1e-6);
 }
 
-/* Rows of training, in a program that runs. */
+/* Whether a row of training says nothing, because the program only runs. */
 static bool is_no_news(uint32_t row, const struct sum *sums)
 {
     bool of_training = row == UL_PLAN_OPTIMIZER || row == UL_PLAN_GRADIENTS || row == UL_PLAN_SAVED;

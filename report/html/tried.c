@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes that were planned to find the largest that fits a budget, and numbers of micro-batches to
- * find the one of the least time: a sentence for the verdict, and tables. */
+/* Sizes that were planned to find the largest that fits a budget, and numbers of micro-batches that
+ * were planned to find the fastest: a sentence for the verdict, and tables. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
 
-/* What the size is of: a dimension, or the batch. */
+/* What the size belongs to: a dimension, or the batch. */
 static const char *name_of(const struct ul_saved_search *search)
 {
     return search->name[0] != '\0' ? search->name : "batch";
 }
 
-/* The smallest size that was planned and does not fit; NULL: there is none. */
+/* The smallest size that was planned and does not fit, or NULL. */
 static const struct ul_saved_tried *find_next(const struct ul_saved_search *search)
 {
     const struct ul_saved_tried *next = NULL;

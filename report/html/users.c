@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who makes and who uses a live range, in words. */
+/* The makers and users of a live range, in words. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ void ul_page_put_maker(struct ul_page *page, uint32_t range)
         ul_page_put_step(page, of->begin, 30);
 }
 
-/* The first ones by their operators, and how many more. */
+/* Names the first readers by their operators, and how many more there are. */
 void ul_page_put_readers(struct ul_page *page, uint32_t range)
 {
     enum { SHOWN = 2 };

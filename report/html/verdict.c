@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section 1: whether it fits, what it is made of, and the first answer to each question that a
- * model's author has. */
+/* Section 1: whether the plan fits, what it consists of, and the first answer to each question of a
+ * model's author. */
 #include "report/html/html.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Pieces of the bar, end to end. */
+/* Pieces of the bar, from left to right. */
 enum { MAX_PIECES = UL_REPORT_ROW_COUNT + UL_SAVED_PART_COUNT };
 struct piece {
     const char *paint, *label;
@@ -62,7 +62,7 @@ static const char *describe_process(const struct ul_page *page)
                                                   : "Buffer, library and stacks";
 }
 
-/* What has to hold it: bytes, of a device by name. */
+/* Says what has to hold it: bytes, or a device by name. */
 static void put_budget(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
@@ -77,7 +77,7 @@ static void put_budget(struct ul_page *page)
         ul_page_put(page, ", as far as it is known");
 }
 
-/* What it takes at most, and when, where that is not while steps run. */
+/* Says how much the process takes at most, and when, where that is not while steps run. */
 static void put_process(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
@@ -130,7 +130,7 @@ static void put_sentence(struct ul_page *page)
         put_shortfall(page);
 }
 
-/* The first inputs with their shapes: the batch that all of it is for. */
+/* Names the first inputs with their shapes: the batch that the plan is for. */
 static void put_inputs(struct ul_page *page)
 {
     enum { SHOWN = 4 };
@@ -150,7 +150,7 @@ static void put_inputs(struct ul_page *page)
     }
 }
 
-/* What every number on the page is for. */
+/* Says what every number on the page assumes. */
 static void put_assumptions(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
@@ -291,8 +291,8 @@ static void answer_change(struct ul_page *page)
     end_answer(page);
 }
 
-/* The first change that brings it down to so many bytes of the process, or NULL. What leaves values
- * to the caller is none: its process takes them. */
+/* The first change that brings the process down to so many bytes, or NULL. A change that leaves
+ * values to the caller does not count: the caller's process holds them. */
 static const struct ul_saved_remedy *find_within(const struct ul_page *page, uint64_t bytes)
 {
     const struct ul_saved *saved = page->saved;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The loss over a vocabulary in tiles of classes (passes/loss_tiles.c), by the emulated cuBLASLt.
+"""The loss over a vocabulary in tiles of classes (passes/training/loss_tiles.c), by the emulated cuBLASLt.
 
     loss_tiles.py ULLAGE [--quick]
 

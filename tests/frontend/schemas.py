@@ -109,9 +109,9 @@ def table():
     rows = merged(schemas_of(newest.stdout.strip(), "onnx"), schemas_of(sys.executable, "onnxruntime"))
     head = (
         "/* SPDX-License-Identifier: Apache-2.0 */\n"
-        "/* Attributes that operators have in which operator sets, from the schemas of onnx and\n"
-        " * onnxruntime: written by tests/frontend/schemas.py --update; do not edit. Sorted by domain\n"
-        " * and name, as strcmp does. Read by schema.c, which has the grammar. */\n"
+        "/* The attributes that operators have in which operator sets, from the schemas of onnx and\n"
+        " * onnxruntime. Written by tests/frontend/schemas.py --update; do not edit. Sorted by domain and\n"
+        " * name, as strcmp does. Read by schema.c, which has the grammar. */\n"
         "/* clang-format off */\n"
     )
     return head + "".join(wrapped(*key, ranges(rows[key])) for key in sorted(rows))

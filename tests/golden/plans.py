@@ -10,7 +10,7 @@
                                            --plain the lines without options alone
 
 The models are the small form of all networks of models/, the trained one, ONNX's light models where
-ULLAGE_DATA names a folder with light/, some of tests/e2e/nasty.py and of ONNX's node tests. DIR may
+ULLAGE_DATA names a folder with light/, some of tests/e2e/nasty and of ONNX's node tests. DIR may
 hold others: X.onnx, and X.options with more options, files relative to DIR.
 
 A line is `model target options | what`. For a plan, `what` is
@@ -109,17 +109,17 @@ def node_folder():
 
 
 def take_node_tests(folder):
-    """Inputs that have to be constants (tests/ops/scope.tsv) are fixed to the test's data."""
+    """Inputs that have to be constants (tests/ops/tests.tsv) are fixed to the test's data."""
     import onnx
 
     data = node_folder()
-    with open(os.path.join(ROOT, "tests", "ops", "scope.tsv"), encoding="utf-8") as file:
-        scope = {row["test"]: row for row in csv.DictReader(file, delimiter="\t")}
+    with open(os.path.join(ROOT, "tests", "ops", "tests.tsv"), encoding="utf-8") as file:
+        tests = {row["test"]: row for row in csv.DictReader(file, delimiter="\t")}
     for name in (f"test_{node}" for node in NODES):
         shutil.copyfile(f"{data}/{name}/model.onnx", f"{folder}/{name}.onnx")
         inputs = [one.name for one in onnx.load(f"{folder}/{name}.onnx").graph.input]
         words = []
-        for constant in scope[name]["constants"].split(","):
+        for constant in tests[name]["constants"].split(","):
             if constant in inputs:
                 saved = f"{name}.{constant}.pb"
                 shutil.copyfile(f"{data}/{name}/test_data_set_0/input_{inputs.index(constant)}.pb",
@@ -135,7 +135,7 @@ def write_options(folder, name, words):
 
 
 def take_nasty(folder):
-    script = os.path.join(ROOT, "tests", "e2e", "nasty.py")
+    script = os.path.join(ROOT, "tests", "e2e", "nasty", "run.py")
     with tempfile.TemporaryDirectory() as made:
         subprocess.run([sys.executable, script, "--make", made, *NASTY], check=True)
         for name in NASTY:
@@ -143,7 +143,7 @@ def take_nasty(folder):
 
 
 def take_models(folder):
-    import onnxruntime  # noqa: F401  what nasty.py needs besides
+    import onnxruntime  # noqa: F401  what nasty/run.py needs besides
 
     os.makedirs(folder, exist_ok=True)
     maker = os.path.join(ROOT, "models", "make.py")

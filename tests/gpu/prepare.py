@@ -4,7 +4,7 @@
     prepare.sh [--ullage build/release/cli/ullage] [--ops all] [--models all] [--full NAME,NAME]
                [--precision fp32,fp16,bf16] [--limit 64MiB] OUT.tar.gz
 
-Operators: those of ONNX's node tests that tests/ops/passed.txt lists, with their recorded inputs
+Operators: those of ONNX's node tests that pass by tests/ops/tests.tsv, with their recorded inputs
 and outputs, which target c reproduces. Models: the networks of models/, scaled down (--full: these
 at full size too), on random inputs, some of them quantized by onnxruntime; what they should give is
 computed here by target c in float32.
@@ -136,11 +136,9 @@ class Pack:
 
 def node_tests(args, data):
     """(name, names of the inputs that are constants, options) of the tests that target c passes."""
-    with open(os.path.join(HERE, "..", "ops", "passed.txt"), encoding="utf-8") as file:
-        passed = set(file.read().split())
     tests = []
     for row in list_tests.scope_rows(data):
-        if row["test"] in passed and re.search(args.ops, row["test"]):
+        if row["compiled"] == "pass" and re.search(args.ops, row["test"]):
             constants = [] if row["constants"] == "-" else row["constants"].split(",")
             tests.append((row["test"], constants, "-" if row["atol"] == "-" else f"--atol {row['atol']}"))
     return tests[:: args.stride]

@@ -7,13 +7,14 @@
  * exit: 0 all hold, 1 not */
 #include "golden_files.h"
 #include "ir/op.h"
-#include "passes/pattern_internal.h"
+#include "ir/op_names.h"
+#include "passes/patterns/pattern_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* Whether pass pattern writes the operator in place of those of a model that is trained. */
-static bool is_fused(enum ul_op op)
+static bool is_fused(ul_op_id op)
 {
     uint32_t i = 0;
     while (ul_pattern_makes(i) != UL_OP_NONE && ul_pattern_makes(i) != op)
@@ -22,7 +23,7 @@ static bool is_fused(enum ul_op op)
 }
 
 /* Not what other passes make alone. */
-static bool is_of_models(enum ul_op op)
+static bool is_of_models(ul_op_id op)
 {
     const char *domain = ul_op_get(op)->domain;
     return domain == NULL || strcmp(domain, "ullage") != 0 || is_fused(op);
@@ -72,7 +73,7 @@ static void complain(struct golden *golden, const struct ul_op_info *row, const 
 static void list_rules(struct golden *golden, struct ul_text *text, const char *cases)
 {
     ul_text_put(text, "## Operators with a rule\n\n| operator | cases |\n|---|---|\n");
-    for (enum ul_op op = UL_OP_NONE + 1; op < UL_OP_COUNT; op++) {
+    for (ul_op_id op = UL_OP_NONE + 1; op < UL_OP_COUNT; op++) {
         const struct ul_op_info *row = ul_op_get(op);
         if (!ul_op_has_gradient(op) || !is_of_models(op))
             continue;
@@ -89,7 +90,7 @@ static void list_rules(struct golden *golden, struct ul_text *text, const char *
 static void list_reasons(struct golden *golden, struct ul_text *text)
 {
     ul_text_put(text, "\n## Operators without one\n\n| operator | why |\n|---|---|\n");
-    for (enum ul_op op = UL_OP_NONE + 1; op < UL_OP_COUNT; op++) {
+    for (ul_op_id op = UL_OP_NONE + 1; op < UL_OP_COUNT; op++) {
         const struct ul_op_info *row = ul_op_get(op);
         if (ul_op_has_gradient(op) || !is_of_models(op))
             continue;

@@ -17,6 +17,7 @@
  * usage: gradient_rules FILE...
  * exit: 0 all hold, 1 not */
 #include "../ops_unit/case.h"
+#include "ir/op_names.h"
 
 #include "ir/build.h"
 #include "ir/infer.h"
@@ -180,7 +181,7 @@ static bool read_file(struct rule_case *test, const char *text)
 
 /* ---- The loss ---- */
 
-static ul_value_id add_node(struct rule_case *test, struct ul_build *build, enum ul_op op,
+static ul_value_id add_node(struct rule_case *test, struct ul_build *build, ul_op_id op,
                             const ul_value_id *inputs, uint32_t count)
 {
     struct ul_diag diag = {.status = UL_OK};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Building, editing and verifying graphs. */
 #include "ir/build.h"
+#include "ir/op_names.h"
 #include "ir/rewrite.h"
 #include "ir/view.h"
 #include "test.h"

@@ -2,6 +2,7 @@
 /* The wrapper around shape rules and the helpers that rules use. */
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 #include "ir/text.h"
 #include "test.h"
 
@@ -76,7 +77,7 @@ static void operators_by_name(void **state)
     assert_int_equal(ul_op_find("", "relu"), UL_OP_NONE);
     assert_int_equal(ul_op_find("elsewhere", "Relu"), UL_OP_NONE);
     for (unsigned op = 1; op < UL_OP_COUNT; op++) {
-        const struct ul_op_info *row = ul_op_get((enum ul_op)op);
+        const struct ul_op_info *row = ul_op_get((ul_op_id)op);
         assert_non_null(row->name);
         assert_int_equal(ul_op_find(row->domain, row->name), op);
         assert_true(row->max_inputs <= UL_LIMIT_NODE_INPUTS);

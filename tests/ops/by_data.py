@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's backend tests of operators that make as many elements as their data say, with these data
-as constants: `ullage verify --const`. As inputs of the program they are refused, which scope.tsv says.
+as constants: `ullage verify --const`. As inputs of the program they are refused, which tests.tsv says.
 
     by_data.py ULLAGE [--target NAME] [--stride K]
 

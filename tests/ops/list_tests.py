@@ -1,12 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Says which of ONNX's backend node tests are in scope, and why the others are not.
+"""Writes the table of ONNX's backend node tests: which are in scope, why the others are not, and
+which must pass.
 
 Reads the tests of data.sh, of single operators and of small models, and writes, beside this script:
-    scope.tsv         one line a test: name, operators, opset, in|out, constants, atol, reason
+    tests.tsv         one line a test, its columns below
     out_of_scope.md   the tests that are out, grouped by reason, for the docs
 With --check it writes nothing and fails (exit 6) if either file would change; of tests that the data
 has not (data.sh without the newer onnx) it knows nothing then, and says how many they are.
+
+Columns of tests.tsv, "-" where there is nothing to say:
+    test, operators, opset
+    scope       in or out
+    constants   inputs that --const gives
+    atol        what may differ about 0, if more than elsewhere
+    compiled    pass: run.sh must pass it, for every target (run.sh --update writes the column)
+    folded      pass: onnx_eval must pass it (--passed folded, from the lines that it begins with "ok")
+    rounded     why its inputs, rounded to 16 bits, give another result: written by hand
+    reason      why it is out
 
 In scope is a test with only inputs and outputs that are tensors, or sequences of them, no strings and no
 images, and output shapes that do not depend on data. Four refinements:
@@ -80,10 +91,15 @@ def find_data(given):
     return found.stdout.strip()
 
 
+def table_rows():
+    """The rows of tests.tsv as dictionaries."""
+    with open(os.path.join(HERE, "tests.tsv"), encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
 def scope_rows(data):
-    """The rows of scope.tsv whose tests are in the folder, as dictionaries; says how many others there are."""
-    with open(os.path.join(HERE, "scope.tsv"), encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    """The rows of tests.tsv whose tests are in the folder, as dictionaries; says how many others there are."""
+    rows = table_rows()
     there = [row for row in rows if os.path.exists(os.path.join(data, row["test"]))]
     if len(there) < len(rows):
         print(f"{len(rows) - len(there)} tests are left out: {data} has them not", file=sys.stderr)
@@ -219,8 +235,12 @@ def natural(name):
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
+KEPT = ("compiled", "folded", "rounded")  # no model says these
+
+
 def rows_of(data):
     rows = []
+    kept = {row["test"]: [row[column] for column in KEPT] for row in table_rows()}
     for test in sorted(os.listdir(data), key=natural):
         folder = os.path.join(data, test)
         path = os.path.join(folder, "model.onnx")
@@ -234,12 +254,13 @@ def rows_of(data):
         reason = out_reason(model, folder)
         constants = [] if reason else constants_needed(model)
         rows.append([test, ",".join(operators(model)), opset, "out" if reason else "in",
-                     ",".join(constants) or "-", NOISE.get(test, "-")[0], reason or "-"])  # fmt: skip
+                     ",".join(constants) or "-", NOISE.get(test, "-")[0],
+                     *kept.get(test, ["-"] * len(KEPT)), reason or "-"])  # fmt: skip
     return rows
 
 
 def as_tsv(rows):
-    head = ["test", "operators", "opset", "scope", "constants", "atol", "reason"]
+    head = ["test", "operators", "opset", "scope", "constants", "atol", *KEPT, "reason"]
     return "".join("\t".join(row) + "\n" for row in [head] + rows)
 
 
@@ -257,20 +278,20 @@ def as_markdown(rows):
         "| reason | tests |",
         "|---|---|",
     ]
-    reasons = sorted({row[6] for row in out})
+    reasons = sorted({row[-1] for row in out})
     for reason in reasons:
-        lines.append(f"| {reason} | {sum(row[6] == reason for row in out)} |")
+        lines.append(f"| {reason} | {sum(row[-1] == reason for row in out)} |")
     lines += ["", "These of them may differ by more than others:", "",
               "| test | by | reason |", "|---|---|---|"]
     lines += [f"| {test} | {atol} | {reason} |" for test, (atol, reason) in NOISE.items()]
     lines += ["", "| test | operators | reason |", "|---|---|---|"]
     for reason in reasons:
-        lines += [f"| {r[0]} | {r[1].replace(',', ', ')} | {r[6]} |" for r in out if r[6] == reason]
+        lines += [f"| {r[0]} | {r[1].replace(',', ', ')} | {r[-1]} |" for r in out if r[-1] == reason]
     return "\n".join(lines) + "\n"
 
 
 def texts_of(rows):
-    return (("scope.tsv", as_tsv(rows)), ("out_of_scope.md", as_markdown(rows)))
+    return (("tests.tsv", as_tsv(rows)), ("out_of_scope.md", as_markdown(rows)))
 
 
 def write_files(rows):
@@ -284,8 +305,8 @@ def find_stale(data, rows):
     """The files that would change."""
     written = [list(row.values()) for row in scope_rows(data)]
     if written != rows:
-        return ["scope.tsv"]
-    with open(os.path.join(HERE, "scope.tsv"), encoding="utf-8") as file:
+        return ["tests.tsv"]
+    with open(os.path.join(HERE, "tests.tsv"), encoding="utf-8") as file:
         if file.read() != as_tsv(rows):
             return []  # the others are of tests that are not there
     stale = []
@@ -295,11 +316,25 @@ def find_stale(data, rows):
     return stale
 
 
+def set_passed(column, names):
+    """Writes into the column which tests pass."""
+    rows = table_rows()
+    for row in rows:
+        row[column] = "pass" if row["test"] in names else "-"
+    with open(os.path.join(HERE, "tests.tsv"), "w", encoding="utf-8") as file:
+        file.write(as_tsv([list(row.values()) for row in rows]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", help="folder with the node tests (default: that of data.sh)")
     parser.add_argument("--check", action="store_true", help="only compare with what is there")
+    parser.add_argument("--passed", metavar="COLUMN", choices=KEPT[:2],
+                        help="write into the column the tests that pass: names on standard input")
     args = parser.parse_args()
+    if args.passed:
+        set_passed(args.passed, set(sys.stdin.read().split()))
+        return
     data = find_data(args.data)
     rows = rows_of(data)
     stale = find_stale(data, rows) if args.check else write_files(rows)

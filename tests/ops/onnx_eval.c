@@ -3,17 +3,16 @@
  * in the kernel interpreter, and the outputs are compared with the expected ones.
  *
  * usage: onnx_eval [options] FOLDER...        each holds model.onnx and test_data_set_0
- *        onnx_eval [options] --data DIR --scope scope.tsv    every test in scope; those that are
- * out must be refused, if they do not pass; those that DIR has not are left out
+ *        onnx_eval [options] --data DIR --table tests.tsv    every test of the table that DIR has;
+ * those that are out of scope must be refused, if they do not pass
  *   --quiet          print failures and the summary only
- *   --golden FILE    the tests that must pass, one a line; exit 6 when one does not
- *   --update         write that file instead
  *   --dump           print the graph before it is evaluated
  * Prints "ok NAME", "FAIL NAME: reason", or "left NAME: reason" where a loop runs in the program
- * alone, for each test; exit 6 when one fails (without --golden).
+ * alone, for each test; exit 6 when one fails, or is left whose column "folded" says pass.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/frontend.h"
+#include "ir/op_names.h"
 #ifdef ULLAGE_HAS_PASSES
 #include "ir/infer.h"
 #include "ir/op.h"
@@ -36,14 +35,14 @@ struct test {
     const char *folder;
     double absolute; /* what may differ about 0 */
     bool is_out;     /* of scope */
+    bool must_fold;
 };
 
 struct options {
-    bool quiet, update, dump;
-    const char *data, *scope, *golden;
+    bool quiet, dump;
+    const char *data, *table;
     uint32_t test_count, test_capacity;
     struct test *tests;
-    struct ul_text missing; /* of scope.tsv, a line each */
 };
 
 struct run {
@@ -137,7 +136,7 @@ static enum ul_status prepare(struct run *run)
 #ifdef ULLAGE_HAS_PASSES
     struct ul_passes_options options = {.stop_after = "derive"};
     for (uint32_t i = 0; i < run->graph.node_count; i++) {
-        enum ul_op op = run->graph.nodes[i].op;
+        ul_op_id op = run->graph.nodes[i].op;
         if (op == UL_OP_Derivative || (ul_op_get(op)->flags & UL_OP_CONTROL) != 0)
             return ul_passes_run(&run->graph, &run->scratch, &options, &run->diag);
     }
@@ -342,32 +341,32 @@ static struct test *add_test(struct options *options, struct ul_arena *arena, co
     return test;
 }
 
-enum { NAME_COLUMN, SCOPE_COLUMN = 3, ATOL_COLUMN = 5, COLUMNS };
+enum { NAME_COLUMN, SCOPE_COLUMN = 3, ATOL_COLUMN = 5, FOLDED_COLUMN = 7, COLUMNS };
 
-/* The tests of scope.tsv, whose first line is the names of its columns. */
-static void add_scope(struct options *options, struct ul_arena *arena)
+/* The tests of tests.tsv, whose first line is the names of its columns. */
+static void add_table(struct options *options, struct ul_arena *arena)
 {
-    FILE *file = fopen(options->scope, "r");
+    FILE *file = fopen(options->table, "r");
     char line[4096];
     unsigned missing = 0;
     if (file == NULL || fgets(line, sizeof line, file) == NULL) {
-        perror(options->scope);
+        perror(options->table);
         exit(UL_IO);
     }
     while (fgets(line, sizeof line, file) != NULL) {
         const char *columns[COLUMNS];
         for (int i = 0; i < COLUMNS; i++)
             columns[i] = strtok(i == 0 ? line : NULL, "\t");
-        if (columns[ATOL_COLUMN] == NULL)
+        if (columns[COLUMNS - 1] == NULL)
             continue;
         const char *folder = ul_arena_printf(arena, "%s/%s", options->data, columns[NAME_COLUMN]);
         if (access(folder, F_OK) != 0) {
-            ul_text_printf(&options->missing, "%s\n", columns[NAME_COLUMN]);
             missing++;
             continue;
         }
         struct test *test = add_test(options, arena, folder);
         test->is_out = strcmp(columns[SCOPE_COLUMN], "out") == 0;
+        test->must_fold = strcmp(columns[FOLDED_COLUMN], "pass") == 0;
         if (strcmp(columns[ATOL_COLUMN], "-") != 0)
             test->absolute = strtod(columns[ATOL_COLUMN], NULL);
     }
@@ -376,82 +375,37 @@ static void add_scope(struct options *options, struct ul_arena *arena)
         printf("%u tests are left out: %s has them not\n", missing, options->data);
 }
 
-static bool in_list(const struct ul_text *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = list->data; (at = strstr(at, name)) != NULL; at += length) {
-        if ((at == list->data || at[-1] == '\n') && at[length] == '\n')
-            return true;
-    }
-    return false;
-}
-
-/* Compares what passed with the list of what must pass, or writes that list. */
-static int check_golden(const struct options *options, struct ul_arena *arena,
-                        const struct ul_text *passed)
-{
-    struct ul_diag diag = {0};
-    struct ul_file file;
-    if (options->update && options->missing.length > 0) {
-        fputs("onnx_eval: --update needs all tests\n", stderr);
-        return UL_USAGE;
-    }
-    if (options->update) {
-        if (ul_file_write(options->golden, passed->data, passed->length, &diag) == UL_OK)
-            return UL_OK;
-        fprintf(stderr, "onnx_eval: %s\n", diag.text);
-        return (int)diag.status;
-    }
-    if (ul_file_map(&file, arena, options->golden, &diag) != UL_OK) {
-        fprintf(stderr, "onnx_eval: %s\n", diag.text);
-        return (int)diag.status;
-    }
-    char *wanted = ul_arena_alloc(arena, file.size_bytes + 1);
-    if (file.size_bytes > 0)
-        memcpy(wanted, file.data, (size_t)file.size_bytes);
-    int result = UL_OK;
-    for (char *name = strtok(wanted, "\n"); name != NULL; name = strtok(NULL, "\n")) {
-        if (!in_list(passed, name) && !in_list(&options->missing, name)) {
-            printf("REGRESSION %s\n", name);
-            result = UL_MISMATCH;
-        }
-    }
-    return result;
-}
-
 static void parse(struct options *options, struct ul_arena *arena, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--quiet") == 0)
             options->quiet = true;
-        else if (strcmp(argv[i], "--update") == 0)
-            options->update = true;
         else if (strcmp(argv[i], "--dump") == 0)
             options->dump = true;
         else if (strcmp(argv[i], "--data") == 0)
             options->data = value, i++;
-        else if (strcmp(argv[i], "--scope") == 0)
-            options->scope = value, i++;
-        else if (strcmp(argv[i], "--golden") == 0)
-            options->golden = value, i++;
+        else if (strcmp(argv[i], "--table") == 0)
+            options->table = value, i++;
         else
             add_test(options, arena, argv[i]);
     }
 }
 
-/* UL_MISMATCH where one fails; golden are those in scope, and refusals of the others. Loops are not
- * interpreted: what has one is named, and run.sh runs it. */
-static int run_all(const struct options *options, struct ul_text *passed)
+/* UL_MISMATCH where one fails, or is left that must fold. Loops are not interpreted: what has one
+ * is named, and run.sh runs it. */
+static int run_all(const struct options *options)
 {
     uint32_t counts[LEFT + 1] = {0};
+    int result = UL_OK;
     for (uint32_t i = 0; i < options->test_count; i++) {
         char reason[REASON_BYTES];
-        const char *name = base_name(options->tests[i].folder);
-        enum outcome outcome = run_child(options, &options->tests[i], reason);
+        const struct test *test = &options->tests[i];
+        const char *name = base_name(test->folder);
+        enum outcome outcome = run_child(options, test, reason);
         counts[outcome]++;
-        if (outcome == PASSED)
-            ul_text_printf(passed, "%s\n", name);
+        if (outcome == FAILED || (outcome == LEFT && test->must_fold))
+            result = UL_MISMATCH;
         if (outcome != PASSED)
             printf("%s %s: %s\n", outcome == LEFT ? "left" : "FAIL", name, reason);
         else if (!options->quiet)
@@ -459,29 +413,22 @@ static int run_all(const struct options *options, struct ul_text *passed)
     }
     printf("%u of %u pass, %u are left to the compiled program\n", (unsigned)counts[PASSED],
            (unsigned)options->test_count, (unsigned)counts[LEFT]);
-    return counts[FAILED] == 0 ? UL_OK : UL_MISMATCH;
+    return result;
 }
 
 int main(int argc, char **argv)
 {
     struct ul_arena arena;
     struct options options = {0};
-    struct ul_text passed;
     ul_arena_init(&arena);
-    ul_text_init(&passed, &arena);
-    ul_text_init(&options.missing, &arena);
     parse(&options, &arena, argc, argv);
-    if (options.scope != NULL && options.data != NULL)
-        add_scope(&options, &arena);
+    if (options.table != NULL && options.data != NULL)
+        add_table(&options, &arena);
     if (options.test_count == 0) {
-        fputs("usage: onnx_eval [--quiet] [--dump] [--golden FILE [--update]] FOLDER... | --data "
-              "DIR --scope FILE\n",
-              stderr);
+        fputs("usage: onnx_eval [--quiet] [--dump] FOLDER... | --data DIR --table FILE\n", stderr);
         return UL_USAGE;
     }
-    int result = run_all(&options, &passed);
-    if (options.golden != NULL)
-        result = check_golden(&options, &arena, &passed);
+    int result = run_all(&options);
     ul_arena_done(&arena);
     return result;
 }

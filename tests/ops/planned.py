@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Plans of ONNX's backend tests: every one in scope has a plan, with advice, where the inputs that
-scope.tsv lists are constants. `ullage verify`, by which run.sh goes, makes no advice and finds the
+tests.tsv lists are constants. `ullage verify`, by which run.sh goes, makes no advice and finds the
 constants itself.
 
     planned.py ULLAGE [--target NAME] [--stride K]

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs ONNX's backend tests of operators and of small models: `ullage verify` on every test that
-# scope.tsv calls in scope.
+# tests.tsv calls in scope.
 #
 # usage: tests/ops/run.sh [options] ULLAGE [FILTER]
 #   FILTER          only tests whose name matches this extended regular expression; "library": those
@@ -16,17 +16,18 @@
 #   --timeout S     seconds for one test (120)
 #   --out DIR       logs, ops-passed.txt and ops-failed.txt (beside ULLAGE, in ops/)
 #   --data DIR      the folder with the tests (default: that of data.sh)
-#   --update        write the tests that passed to the golden list (full runs only)
-# Tests of scope.tsv that the folder has not (data.sh, where PyPI is out of reach) are left out, and
+#   --update        write the tests that passed into the table (full runs only)
+# Tests of tests.tsv that the folder has not (data.sh, where PyPI is out of reach) are left out, and
 # how many is said.
-# The golden list, of every target, is tests/ops/passed.txt, less those that rounding_matters.txt
-# names where --precision is given. A test in it that no longer passes is a
-# failure; one that passes and is not in it is named, to be added. Where target cuda is built by
-# tests/cuda_emulation/nvcc ($NVCC), a test also fails where a kernel was emitted and never ran.
+# A test whose column "compiled" says pass is golden, for every target; with --precision only where
+# "rounded" says nothing. One that no longer passes is a failure; how many others pass is said. Where
+# target cuda is built by tests/cuda_emulation/nvcc ($NVCC), a test also fails where a kernel was
+# emitted and never ran.
 # exit: 0 ok, 6 a golden test failed, 77 no test data (data.sh), or none of the tests, 1 usage
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export LC_ALL=C
+table=$here/tests.tsv
 # shellcheck source=tests/part.sh
 . "$here/../part.sh"
 
@@ -40,7 +41,7 @@ run_one() {
         for pass in simplify cse sink pattern einsum views concat fuse; do more+=(--no-pass $pass); done
     fi
     local atol
-    atol=$(awk -F'\t' -v test="$test" '$1 == test { print $6 }' "$here/scope.tsv")
+    atol=$(awk -F'\t' -v test="$test" '$1 == test { print $6 }' "$table")
     [ "$atol" = - ] || more+=(--atol "$atol")
     read -ra options <<<"$OPS_OPTIONS"
     more+=("${options[@]}")
@@ -93,14 +94,13 @@ filter=${2:-.}
 [ -x "$ullage" ] || { echo "run.sh: $ullage: no such program" >&2; exit 1; }
 [ -n "$data" ] || data=$("$here/data.sh") || exit $?
 [ "$filter" != library ] || filter='^test_(basic_)?(conv|matmul|gemm|maxpool|averagepool|globalaverage)'
-golden=$here/passed.txt
 out=$(realpath -m "${out:-$(dirname "$ullage")/ops}")
 rm -rf "$out/log" "$out"/*.part
 mkdir -p "$out/log" "$out/tmp"
 : >"$out/passed.part"
 : >"$out/failed.part"
 
-awk -F'\t' 'NR > 1 && $4 == "in" { print $1 }' "$here/scope.tsv" | grep -E -- "$filter" |
+awk -F'\t' 'NR > 1 && $4 == "in" { print $1 }' "$table" | grep -E -- "$filter" |
     awk -v k="$stride" '(NR - 1) % k == 0' >"$out/named.txt" || {
     echo "run.sh: no test in scope has $filter in its name" >&2
     exit 1
@@ -125,8 +125,6 @@ if [ -n "$precision" ]; then
         <"$out/selected.txt" >"$out/wrapped.txt" || exit $?
     mv "$out/wrapped.txt" "$out/selected.txt"
     data=$out/rounded
-    grep -vxFf <(grep -v '^#' "$here/rounding_matters.txt" | cut -f1) "$golden" >"$out/golden.txt"
-    golden=$out/golden.txt
 fi
 export OPS_PRECISION=$precision OPS_OPTIONS=$options
 export OPS_ULLAGE=$ullage OPS_CFLAGS=$cflags OPS_TARGET=$target OPS_TIMEOUT=$limit
@@ -148,16 +146,19 @@ if [ -n "$update" ]; then
         echo "run.sh: --update needs all tests" >&2
         exit 1
     fi
-    cp "$out/ops-passed.txt" "$golden"
-elif [ -e "$golden" ]; then
-    lost=$(comm -12 "$out/ops-failed.txt" "$golden")
-    new=$(comm -23 "$out/ops-passed.txt" "$golden" | wc -l)
+    "$here/../ref/python.sh" "$here/list_tests.py" --passed compiled <"$out/ops-passed.txt"
+else
+    awk -F'\t' -v precision="$precision" \
+        '$7 == "pass" && (precision == "" || $9 == "-") { print $1 }' "$table" |
+        sort >"$out/golden.txt"
+    lost=$(comm -12 "$out/ops-failed.txt" "$out/golden.txt")
+    new=$(comm -23 "$out/ops-passed.txt" "$out/golden.txt" | wc -l)
     if [ -n "$lost" ]; then
-        echo "These tests passed before (they are in $golden):"
+        echo "These tests must pass ($table):"
         sed 's/^/  /' <<<"$lost"
         status=6
     fi
-    [ "$new" = 0 ] || echo "$new more tests pass than $golden says; --update adds them"
+    [ "$new" = 0 ] || echo "$new more tests pass than $table says; --update adds them"
 fi
 echo "ONNX node tests, target $target:"
 echo "$passed passed, $((selected - passed)) failed"

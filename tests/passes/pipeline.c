@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "ir/op_names.h"
 #include "ir/text.h"
 #include "passes/passes.h"
 

@@ -18,6 +18,7 @@
 #include "codegen/target.h"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
+#include "ir/op_names.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -373,7 +374,7 @@ static void add_rescale(struct emitter *e, struct ul_graph *graph, ul_value_id s
 }
 
 /* Sums of integers of operands a and b, the zero-points after them. */
-static ul_node_id add_sums(struct ul_graph *graph, enum ul_op op, ul_value_id a, ul_value_id b,
+static ul_node_id add_sums(struct ul_graph *graph, ul_op_id op, ul_value_id a, ul_value_id b,
                            const struct int_case *c, int64_t channels)
 {
     bool has_zero = c->a_zero || c->b_zero;

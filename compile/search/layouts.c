@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layouts that a budget asks for: variants of the program in which some regions keep the layout of
+ * the model.
+ *
+ * Problem: operands and results of convolutions are channels-last (passes/memory/layout.c), which
+ * suits the library. Under a budget, kernels of ours replace some of its calls, and they may be
+ * faster row-major; and results of convolutions are copied for the rest of the model, which another
+ * layout avoids. A region has one layout, and a program is lowered for all regions at once, so
+ * choosing a layout is choosing a program. Method: the program with all regions row-major is one
+ * variant. Its plan and that of the program itself are tried with ever fewer optional values, by
+ * the bytes of a process. For a plan of one and a plan of the other of the same size, the costs of
+ * steps are divided among the regions that they touch. The regions that cost less row-major make a
+ * variant, and its own plans show what that really saves:
+ *
+ *      plan:            conv1 library    conv2 ours    conv3 ours
+ *      regions:       a                b             c            d     c, d row-major
+ *
+ * Variants in pieces are then tried in the layout of the last variant. What is tried does not
+ * depend on the memory that a budget bounds. */
+#include "compile/search/variants.h"
+
+enum {
+    MAX_MIXED = 3,       /* plans that are compared for regions */
+    MAX_PIECES = 3,      /* variants in pieces that are tried in another layout */
+    MAX_STEP_REGIONS = 4 /* regions of one step; further ones get no share of its cost */
+};
+
+struct layouts {
+    struct ul_variants *variants;
+    struct ul_layout_regions regions; /* names NULL: there is no choice */
+    struct ul_texts all;              /* their names */
+    struct ul_texts last;             /* the row-major regions of the variant tried last */
+    uint32_t plain;                   /* the variant with all regions row-major */
+};
+
+/* ---- Costs by region ---- */
+
+struct touched {
+    uint32_t count;
+    uint32_t regions[MAX_STEP_REGIONS];
+};
+
+static void touch(struct touched *step, uint32_t region)
+{
+    for (uint32_t i = 0; i < step->count; i++) {
+        if (step->regions[i] == region)
+            return;
+    }
+    if (step->count < MAX_STEP_REGIONS)
+        step->regions[step->count++] = region;
+}
+
+/* For each node the step that it belongs to, or UL_NONE; that is the step of the last node of its
+ * group. */
+static uint32_t *steps_of_nodes(struct ul_arena *arena, const struct ul_program *program)
+{
+    const struct ul_graph *graph = program->graph;
+    uint32_t *steps = UL_NEW_ARRAY(arena, uint32_t, graph->node_count);
+    uint32_t *of_groups = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)graph->node_count + 1);
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        steps[n] = of_groups[n] = UL_NONE;
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        const struct ul_program_step *step = &program->steps[s];
+        if (step->kind != UL_STEP_KERNEL && step->kind != UL_STEP_CALL)
+            continue;
+        uint32_t group = graph->nodes[step->node].group;
+        steps[step->node] = s;
+        if (group < graph->node_count)
+            of_groups[group] = s;
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        uint32_t group = graph->nodes[n].group;
+        if (steps[n] == UL_NONE && group < graph->node_count)
+            steps[n] = of_groups[group];
+    }
+    return steps;
+}
+
+/* For each step the regions that its nodes read and write; values that a later pass has added
+ * belong to none. */
+static struct touched *touched_by_steps(struct ul_arena *arena, const struct layouts *layouts,
+                                        const struct ul_program *program)
+{
+    const struct ul_graph *graph = program->graph;
+    uint32_t value_count = layouts->variants->compile->before_layout.value_count;
+    const uint32_t *steps = steps_of_nodes(arena, program);
+    struct touched *touched = UL_NEW_ARRAY(arena, struct touched, program->step_count);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        for (uint32_t i = 0; steps[n] != UL_NONE && i < node->input_count + node->output_count;
+             i++) {
+            ul_value_id value =
+                i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
+            if (value < value_count && layouts->regions.of_values[value] != UL_NONE)
+                touch(&touched[steps[n]], layouts->regions.of_values[value]);
+        }
+    }
+    return touched;
+}
+
+/* For each region its share of the plan's cost. */
+static uint64_t *share_costs(struct ul_arena *arena, const struct layouts *layouts,
+                             const struct ul_program *program, const struct ul_plan *plan)
+{
+    const struct touched *touched = touched_by_steps(arena, layouts, program);
+    uint64_t *shares = UL_NEW_ARRAY(arena, uint64_t, layouts->regions.count);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind != UL_PLAN_RUN)
+            continue;
+        const struct touched *step = &touched[at->step];
+        uint64_t cost = program->problem->steps[at->step].alternatives[at->alternative].cost;
+        for (uint32_t i = 0; i < step->count; i++)
+            shares[step->regions[i]] += cost / step->count;
+    }
+    return shares;
+}
+
+/* ---- Variants ---- */
+
+/* The cheapest plan of the ladder that takes no more than another plan, or its smallest. */
+static const struct ul_plan_rung *rung_like(const struct ul_plan_ladder *ladder,
+                                            const struct ul_plan_rung *rung)
+{
+    uint32_t at = 0;
+    while (at + 1 < ladder->count && ul_rung_bytes(&ladder->rungs[at]) > ul_rung_bytes(rung))
+        at++;
+    return &ladder->rungs[at];
+}
+
+/* Builds and plans the variant with these regions, and merges its ladder. */
+static enum ul_status try_layout(struct ul_variants *variants, const struct ul_texts *row_major,
+                                 const struct ul_texts *splits)
+{
+    uint32_t before = variants->count;
+    if (!ul_variants_have_time(variants))
+        return UL_OK;
+    const struct ul_variation variation = {.row_major = *row_major, .splits = *splits};
+    UL_TRY(ul_variants_try(variants, &variation));
+    return variants->count > before ? ul_variants_merge(variants, before) : UL_OK;
+}
+
+/* Plans a variant with ever fewer optional values, by the bytes of its process. */
+static enum ul_status spread(const struct ul_variants *variants, uint32_t index,
+                             struct ul_plan_ladder *ladder)
+{
+    struct ul_compile *compile = variants->compile;
+    const struct ul_program *program = variants->items[index].program;
+    struct ul_plan_options planning = variants->planning;
+    planning.beside = ul_compile_process(compile, program);
+    struct ul_plan base =
+        ul_plan_keep(&compile->keep, program->problem, &variants->items[index].plan);
+    ul_plan_place_beside(&compile->keep, program->problem, &base);
+    return ul_ladder_spread(&compile->keep, program->problem, &planning, &base, NULL, ladder,
+                            &compile->diag);
+}
+
+/* Tries the regions that cost less in the plan of the program with all regions row-major. */
+static enum ul_status try_mixed(struct layouts *layouts, const struct ul_plan_rung *own,
+                                const struct ul_plan_rung *plain)
+{
+    const struct ul_variant *items = layouts->variants->items;
+    struct ul_arena scratch;
+    struct ul_texts row_major = {.count = 0}, none = {.count = 0};
+    ul_arena_init(&scratch);
+    const uint64_t *before = share_costs(&scratch, layouts, items[0].program, &own->plan);
+    const uint64_t *after =
+        share_costs(&scratch, layouts, items[layouts->plain].program, &plain->plan);
+    for (uint32_t r = 0; r < layouts->regions.count; r++) {
+        if (layouts->regions.names[r] != NULL && after[r] < before[r])
+            ul_texts_add(&layouts->variants->compile->keep, &row_major, layouts->regions.names[r]);
+    }
+    ul_arena_done(&scratch);
+    if (row_major.count == 0)
+        return UL_OK;
+    uint32_t count = layouts->variants->count;
+    UL_TRY(try_layout(layouts->variants, &row_major, &none));
+    if (layouts->variants->count > count)
+        layouts->last = row_major;
+    return UL_OK;
+}
+
+/* Names regions that are not row-major anyway. */
+static void find_regions(struct layouts *layouts)
+{
+    struct ul_compile *compile = layouts->variants->compile;
+    struct ul_layout_regions *regions = &layouts->regions;
+    ul_layout_find_regions(&compile->keep, &compile->before_layout, regions);
+    bool *is_last = UL_NEW_ARRAY(&compile->keep, bool, regions->count);
+    for (uint32_t v = 0; v < compile->before_layout.value_count; v++) {
+        if (regions->of_values[v] != UL_NONE &&
+            (compile->graph.values[v].flags & UL_VALUE_CHANNELS_LAST) != 0)
+            is_last[regions->of_values[v]] = true;
+    }
+    for (uint32_t r = 0; r < regions->count; r++) {
+        if (!is_last[r])
+            regions->names[r] = NULL;
+        if (regions->names[r] != NULL)
+            ul_texts_add(&compile->keep, &layouts->all, regions->names[r]);
+    }
+}
+
+enum ul_status ul_variants_try_layouts(struct ul_variants *variants)
+{
+    static const struct ul_texts none = {.count = 0};
+    struct layouts layouts = {.variants = variants, .plain = variants->count};
+    struct ul_plan_ladder own, plain;
+    find_regions(&layouts);
+    layouts.last = layouts.all;
+    if (layouts.all.count == 0)
+        return UL_OK;
+    UL_TRY(try_layout(variants, &layouts.all, &none));
+    if (variants->count == layouts.plain)
+        return UL_OK;
+    UL_TRY(spread(variants, 0, &own));
+    UL_TRY(spread(variants, layouts.plain, &plain));
+    for (uint32_t i = 1; i <= MAX_MIXED; i++) {
+        const struct ul_plan_rung *rung = &own.rungs[(uint64_t)i * (own.count - 1) / MAX_MIXED];
+        UL_TRY(try_mixed(&layouts, rung, rung_like(&plain, rung)));
+    }
+    uint32_t pieces = variants->front_count < MAX_PIECES ? variants->front_count : MAX_PIECES;
+    for (uint32_t i = 0; i < pieces; i++)
+        UL_TRY(try_layout(variants, &layouts.last,
+                          &variants->items[variants->front[i]].variation.splits));
+    return UL_OK;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The patterns that are text, and what text cannot say of them. */
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "ir/op_names.h"
+#include "ir/view.h"
+#include "passes/patterns/pattern_internal.h"
+
+#include <string.h>
+
+/* ---- Steps ---- */
+
+/* The value from which a view takes half of the last dimension, every `step`-th element from
+ * `begin` on; the view may have other readers, and stays. */
+static ul_value_id before_part(const struct ul_pattern *pattern, ul_value_id value, bool is_second,
+                               bool is_interleaved)
+{
+    const struct ul_graph *graph = pattern->graph;
+    const struct ul_value *info = &graph->values[value];
+    const struct ul_node *node = info->kind == UL_VALUE_NODE ? &graph->nodes[info->producer] : NULL;
+    if (node == NULL || ul_op_get(node->op)->view == NULL)
+        return UL_NONE;
+    const struct ul_type *whole = ul_pattern_type(pattern, node->inputs[0]);
+    uint32_t last = whole->rank - 1;
+    if (whole->rank == 0 || info->type.rank != whole->rank || whole->dims[last] == 0 ||
+        2 * info->type.dims[last] != whole->dims[last])
+        return UL_NONE;
+    struct ul_view own = ul_view_own(graph, node->inputs[0]), view;
+    int64_t step = is_interleaved ? 2 : 1;
+    int64_t begin = !is_second ? 0 : is_interleaved ? 1 : info->type.dims[last];
+    if (!ul_op_get(node->op)->view(graph, node, info->producer_output, &own, &view) ||
+        view.offset_bytes != begin * (int64_t)ul_dtype_get(whole->dtype)->size_bytes ||
+        view.strides[last] != step)
+        return UL_NONE;
+    for (uint32_t d = 0; d < last; d++)
+        if (info->type.dims[d] != whole->dims[d] ||
+            (whole->dims[d] > 1 && view.strides[d] != own.strides[d]))
+            return UL_NONE;
+    return node->inputs[0];
+}
+
+/* What an Unsqueeze of the last dimension, or a Reshape that does the same, starts from. */
+static ul_value_id column(struct ul_pattern *pattern, ul_value_id value)
+{
+    const struct ul_type *type = ul_pattern_type(pattern, value);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Unsqueeze);
+    if (node == NULL)
+        node = ul_pattern_match(pattern, value, UL_OP_Reshape);
+    if (node == NULL)
+        return UL_NONE;
+    struct ul_type from = *ul_pattern_type(pattern, node->inputs[0]);
+    if (from.rank >= UL_LIMIT_RANK)
+        return UL_NONE;
+    from.dims[from.rank++] = 1;
+    return ul_type_equal(&from, type) ? node->inputs[0] : UL_NONE;
+}
+
+/* A HardSigmoid of the slope that HardSwish has. */
+static ul_value_id hard_gate(struct ul_pattern *pattern, ul_value_id value)
+{
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_HardSigmoid);
+    bool fits = node != NULL &&
+                ul_pattern_near(pattern, ul_node_get_float(node, "alpha", 0.2), 1.0 / 6) &&
+                ul_pattern_near(pattern, ul_node_get_float(node, "beta", 0.5), 0.5);
+    return fits ? node->inputs[0] : UL_NONE;
+}
+
+bool ul_pattern_step(struct ul_pattern *pattern, const char *name, ul_value_id *value)
+{
+    static const char *const parts[] = {"Low(", "High(", "Even(", "Odd("};
+    for (uint32_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strncmp(name, parts[i], strlen(parts[i])) != 0)
+            continue;
+        *value = before_part(pattern, *value, i % 2 == 1, i >= 2);
+        return true;
+    }
+    bool is_column = strncmp(name, "Column(", 7) == 0, is_gate = strncmp(name, "HardGate(", 9) == 0;
+    if (is_column || is_gate)
+        *value = is_column ? column(pattern, *value) : hard_gate(pattern, *value);
+    return is_column || is_gate;
+}
+
+/* ---- Conditions ---- */
+
+static const struct ul_type *type_of(const struct ul_pattern *pattern, const struct ul_slots *slots,
+                                     char letter)
+{
+    const struct ul_slot *slot = &slots->letters[letter - 'a'];
+    return slot->is_set ? ul_pattern_type(pattern, slot->value) : NULL;
+}
+
+/* Whether the letter has no meaning, or has the elements of `of` and is broadcast to it. */
+static bool broadcasts(const struct ul_pattern *pattern, const struct ul_slots *slots, char letter,
+                       const struct ul_type *of)
+{
+    const struct ul_type *own = type_of(pattern, slots, letter);
+    struct ul_type both;
+    return own == NULL ||
+           (own->dtype == of->dtype && ul_broadcast(of, own, &both) && ul_type_equal(&both, of));
+}
+
+/* Scale and bias are along the axes that are reduced, and epsilon is not negative. */
+static bool is_norm(const struct ul_pattern *pattern, const struct ul_slots *slots)
+{
+    const struct ul_type *type = type_of(pattern, slots, 'x');
+    struct ul_type reduced = {.dtype = type->dtype, .rank = type->rank};
+    UL_ASSERT(slots->letters['i' - 'a'].number < type->rank);
+    for (uint32_t d = 0; d < type->rank; d++)
+        reduced.dims[d] = d < slots->letters['i' - 'a'].number ? 1 : type->dims[d];
+    return broadcasts(pattern, slots, 's', &reduced) && broadcasts(pattern, slots, 'b', &reduced) &&
+           slots->letters['e' - 'a'].number >= 0;
+}
+
+/* What is not centred, also where that cannot be rewritten. */
+static bool is_rms(const struct ul_pattern *pattern, const struct ul_slots *slots)
+{
+    const struct ul_node *node =
+        ul_pattern_maker(pattern, slots->letters['x' - 'a'].value, UL_OP_Sub);
+    const struct ul_node *mean =
+        node == NULL ? NULL : ul_pattern_maker(pattern, node->inputs[1], UL_OP_ReduceMean);
+    return (mean == NULL || mean->inputs[0] != node->inputs[0]) && is_norm(pattern, slots);
+}
+
+/* What is turned has the shape of x, and cosines and sines broadcast to it, or to its half. */
+static bool is_rotary(const struct ul_pattern *pattern, const struct ul_slots *slots)
+{
+    const struct ul_type *half = type_of(pattern, slots, 'h'), *type = type_of(pattern, slots, 'x');
+    const struct ul_type *turned = type_of(pattern, slots, 't');
+    type = half == NULL ? type : half;
+    UL_ASSERT(type != NULL);
+    return broadcasts(pattern, slots, 'c', type) && broadcasts(pattern, slots, 's', type) &&
+           (turned == NULL || ul_type_equal(turned, type));
+}
+
+/* ---- The rows ---- */
+
+/* The square root of v, and its inverse. */
+#define ROOT(v) "(Sqrt(" v ") | Pow(" v ", 0.5))"
+#define INVERSE(v) "(Reciprocal(" ROOT(v) ") | Div(1, " ROOT(v) ") | Pow(" v ", -0.5))"
+#define VARIANCE(v) "ReduceMean[i..](Mul(" v ", " v ") | Pow(" v ", 2)) + $e"
+/* `first`, which is v, by the root of the variance of v. */
+#define DIVIDED(first, v) "Div(" first ", " ROOT(VARIANCE(v)) ")"
+#define MULTIPLIED(first, v) "Mul(" first ", " INVERSE(VARIANCE(v)) ")"
+#define LAYER_OF(way) way("v=Sub(x, ReduceMean[i..](x))", "v")
+#define RMS_OF(way) way("x", "x")
+#define LAYER "(" LAYER_OF(DIVIDED) " | " LAYER_OF(MULTIPLIED) ")"
+#define RMS "(" RMS_OF(DIVIDED) " | " RMS_OF(MULTIPLIED) ")"
+#define NORM_SETS " {axis=[i], epsilon=$e}"
+#define GELU(gate) "0.5 * x * (1 + " gate ")"
+#define TANH "0.79788456080286535588 * "
+
+/* The first that matches wins. */
+static const struct ul_pattern_row rows[] = {
+    {LAYER_OF(DIVIDED) " -> LayerNormalization(x, 1)" NORM_SETS, is_norm},
+    {LAYER_OF(MULTIPLIED) " -> LayerNormalization(x, 1)" NORM_SETS, is_norm},
+    {"Mul(" LAYER ", s) -> LayerNormalization(x, s)" NORM_SETS, is_norm},
+    {"Add(" LAYER ", b) -> LayerNormalization(x, 1, b)" NORM_SETS, is_norm},
+    {"Add(Mul(" LAYER ", s), b) -> LayerNormalization(x, s, b)" NORM_SETS, is_norm},
+    {RMS_OF(DIVIDED) " -> RMSNormalization(x, 1)" NORM_SETS, is_rms},
+    {RMS_OF(MULTIPLIED) " -> RMSNormalization(x, 1)" NORM_SETS, is_rms},
+    {"Mul(" RMS ", s) -> RMSNormalization(x, s)" NORM_SETS, is_rms},
+    {"Add(Mul(x, c), Mul(t=Concat[last](Neg(High(x)), Low(x)), s)) -> FusedRotary(x, c, s)",
+     is_rotary},
+    {"Add(Mul(x, c), Mul(t=Reshape(Concat[last](Column(Neg(Odd(x))), Column(Even(x)))), s))"
+     " -> FusedRotary(x, c, s) {interleaved=1}",
+     is_rotary},
+    {"Concat[last](Sub(Mul(h=Low(x), c), Mul(High(x), s)), Add(Mul(High(x), c), Mul(Low(x), s)))"
+     " -> FusedRotary(x, c, s)",
+     is_rotary},
+    {GELU("Erf(0.70710678118654752440 * x)") " -> Gelu(x)", NULL},
+    {GELU("Tanh(" TANH "(x + 0.044715 * x * x * x))") " -> Gelu(x) {approximate='tanh'}", NULL},
+    {GELU("Tanh(" TANH "x * (1 + 0.044715 * x * x))") " -> Gelu(x) {approximate='tanh'}", NULL},
+    {"x * Sigmoid(x) -> Swish(x)", NULL},
+    {"x * Sigmoid($a * x) -> Swish(x) {alpha=$a}", NULL},
+    {"x * Tanh(Softplus(x)) -> Mish(x)", NULL},
+    {"x * HardGate(x) -> HardSwish(x)", NULL},
+    {"x * Clip(0.16666666666666667 * x + 0.5, 0, 1) -> HardSwish(x)", NULL},
+    {"0.16666666666666667 * x * Clip(x + 3, 0, 6) -> HardSwish(x)", NULL},
+    {"Div(x, 1 + Exp(-1 * x)) -> Swish(x)", NULL},
+    {"Div(x, 1 + Exp(-$a * x)) -> Swish(x) {alpha=$a}", NULL},
+    {"Div(e=Exp(Sub(x, ReduceMax[i](x))), ReduceSum[i](e)) -> Softmax(x) {axis=[i]}", NULL},
+    {"Div(e=Exp(x), ReduceSum[i](e)) -> Softmax(x) {axis=[i]}", NULL},
+};
+
+ul_op_id ul_pattern_makes(uint32_t index)
+{
+    const uint32_t count = sizeof rows / sizeof *rows;
+    if (index < count)
+        return ul_pattern_row_makes(&rows[index]);
+    return index == count ? UL_OP_FusedAttention : UL_OP_NONE;
+}
+
+bool ul_pattern_rows(struct ul_pattern *pattern, ul_node_id root)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (ul_pattern_rewrite(pattern, &rows[i], root))
+            return true;
+    return false;
+}
