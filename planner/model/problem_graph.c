@@ -565,6 +565,7 @@ static void results_split(struct linker *l, uint32_t node, const struct result *
             l->nodes[rest].run_of = node;
             l->nodes[rest].run_once = false;
             l->nodes[at].rest = rest;
+            l->exact = false; /* nobody has shown that it is */
             at = rest;
             bytes_before = 0;
         }
