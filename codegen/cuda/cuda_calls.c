@@ -98,8 +98,8 @@ enum {
     MIN_ATTENTION_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 26, /* 0.3 us at 500 T of operations */
     MIN_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4,   /* of a group of a convolution, in and out */
     IMAGE_CHANNELS = UL_CUDA_CALLS_ALL ? 0 : 4, /* that an image has in 16 bits */
-    KEPT_ALIGN_BYTES = 16,   /* for results of which one is what a GELU is of */
-    CALLERS_ALIGN_BYTES = 16 /* for the buffers of --io caller */
+    KEPT_ALIGN_BYTES = 16,                      /* for results of which one is what a GELU is of */
+    CALLERS_ALIGN_BYTES = 16                    /* for the buffers of --io caller */
 };
 
 struct context {
@@ -161,9 +161,9 @@ static bool supports_kept(const struct ul_call *call)
     const struct ul_call_tensor *kept = ul_call_kept(call), *dst = &call->dst;
     return kept == NULL ||
            (dst->rank == 2 && call->post_count == 1 && dst->type != UL_CALL_F32 &&
-            dst->type == call->src.type && kept->type == dst->type &&
-            dst->dims[1] % STEP == 0 && dst->strides[0] == dst->dims[1] &&
-            dst->strides[1] == 1 && kept->strides[0] == dst->dims[1] && kept->strides[1] == 1);
+            dst->type == call->src.type && kept->type == dst->type && dst->dims[1] % STEP == 0 &&
+            dst->strides[0] == dst->dims[1] && dst->strides[1] == 1 &&
+            kept->strides[0] == dst->dims[1] && kept->strides[1] == 1);
 }
 
 static bool supports_product(const struct ul_call *call, uint64_t product_count)

@@ -220,7 +220,8 @@ static bool describe(const struct ul_target_library *library, const struct ul_gr
 {
     return !(library->runs_always && may_be_passed_over(graph, nodes[0])) &&
            ul_group_call_make(graph, nodes, count, escapes, true, call) &&
-           has_form(library, &call->call) && counts_axes(library, &call->call) && library->answer(library->context, call, true);
+           has_form(library, &call->call) && counts_axes(library, &call->call) &&
+           library->answer(library->context, call, true);
 }
 
 bool ul_library_supports(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,

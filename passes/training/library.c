@@ -20,12 +20,12 @@
  * The library makes y from sums before they are rounded, and y' is made from x. So no plan may make
  * one for the other: the backward pass reads y' alone (pass tiles), and y is always the call's.
  *
- * Method: the gradients are formed so where no plan grows by that. The graph and the target alone decide, as in pass
- * tiles: what is live at that step must be far below the peak of a plan that keeps the forward
- * pass, and what the step touches far below what the neediest step touches, which is the peak of a
- * plan that keeps almost nothing. A program that trains has one way to run a step, so that a budget
- * changes no bit. Plans of small budgets are found by a search: with less room beside the calls
- * those of BERT and GPT-2 took more. Left undone: gradients in a loop. */
+ * Method: the gradients are formed so where no plan grows by that. The graph and the target alone
+ * decide, as in pass tiles: what is live at that step must be far below the peak of a plan that
+ * keeps the forward pass, and what the step touches far below what the neediest step touches, which
+ * is the peak of a plan that keeps almost nothing. A program that trains has one way to run a step,
+ * so that a budget changes no bit. Plans of small budgets are found by a search: with less room
+ * beside the calls those of BERT and GPT-2 took more. Left undone: gradients in a loop. */
 #include "ir/geometry.h"
 #include "ir/gradient.h"
 #include "ir/op.h"

@@ -26,15 +26,15 @@
  * that every order of the steps has an order of the nodes with its peak. Edges are linear in the
  * touches of values by steps.
  * Two forms differ in steps that make several values. SEPARATE holds all but one. REPEATABLE has
- * nodes for them that may be run again, in the order in which their values die in file order:
- *   rest    another value of a step: it reads all that the step does, and the values before it
+ * nodes for them that may be run again:
+ *   rest    another value of a step, which dies earlier in file order: it reads all that the step
+ *           does, and its values before this one
  *
- *      step (y) --> rest (x)          y: read at once     x: read much later
+ *      step (x) --> rest (y)          x: read much later     y: read at once
  *
- * Right behind its step, which has room for its value, it is a part of the same run; elsewhere it is
- * a run of the step by itself (problem_runs.c). To make x again is to run both, and each has its
- * share of the cost. Values that are small, or die together, share a node (they die together: the
- * peak is overstated).
+ * Right behind its step, which has room for its value, it is a part of the same run; elsewhere it
+ * is a run of the step by itself (problem_runs.c). Each has an equal share of the cost. Values that
+ * are small, or die together, share a node (they die together: the peak is overstated).
  * Left undone: of several in-place options of a node, all but one. */
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"
@@ -62,8 +62,8 @@ struct raw_node {
     uint64_t size_bytes, working_bytes, cost;
     uint64_t key; /* place in file order; ties by index */
     uint32_t in_place;
-    uint32_t done; /* the node that stands for "after this one", or UL_PLAN_NONE */
-    uint32_t rest; /* the next one of the same step, or UL_PLAN_NONE */
+    uint32_t done;   /* the node that stands for "after this one", or UL_PLAN_NONE */
+    uint32_t rest;   /* the next one of the same step, or UL_PLAN_NONE */
     uint32_t run_of; /* of a rest: its step's node, else UL_PLAN_NONE */
     bool run_once;
     bool is_read;
@@ -118,6 +118,7 @@ struct linker {
     uint8_t *may_reuse;     /* per value: a plain step may make it in place */
     uint32_t *holder;       /* per value: the node whose value it is, or UL_PLAN_NONE */
     uint32_t *primary;      /* per node: the value that it holds itself, or UL_PLAN_NONE */
+    uint64_t large_bytes;   /* a part of the largest value that comes and goes */
     uint32_t *rest_of;      /* per value of a step that has rests: the node among them that holds
                                it, else UL_PLAN_NONE */
     struct update *updates; /* in file order, once all are known */
@@ -509,7 +510,7 @@ static int result_compare(const void *a, const void *b)
     const struct result *x = a;
     const struct result *y = b;
     if (x->last != y->last)
-        return x->last < y->last ? -1 : 1;
+        return x->last > y->last ? -1 : 1;
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
@@ -524,7 +525,7 @@ static bool is_result(const struct linker *l, uint32_t value, uint32_t node)
     return is;
 }
 
-/* The results of a step that takes nothing over, by where they die; returns how many. */
+/* The results of a step that takes nothing over, what dies last first; returns how many. */
 static uint32_t results_list(const struct linker *l, const struct ul_plan_step *step, uint32_t node,
                              struct result *results)
 {
@@ -548,20 +549,22 @@ static uint32_t results_list(const struct linker *l, const struct ul_plan_step *
     return count;
 }
 
-/* Makes nodes for the results that die later than those before them, where both are large. */
+/* Makes nodes for the results that die earlier than those before them, where both are large. */
 static void results_split(struct linker *l, uint32_t node, const struct result *results,
                           uint32_t count)
 {
     enum { LARGE_PART = 8 };
-    uint64_t sum = 0, bytes_before = 0;
-    uint32_t at = node, last = 0;
+    uint64_t large_bytes = 0, bytes_before = 0;
+    uint32_t at = node;
     for (uint32_t i = 0; i < count; i++)
-        sum += results[i].bytes;
+        large_bytes += results[i].bytes;
+    large_bytes /= LARGE_PART;
+    large_bytes = large_bytes > l->large_bytes ? large_bytes : l->large_bytes;
     for (uint32_t i = 0; i < count; i++) {
-        bool is_large = results[i].bytes >= sum / LARGE_PART;
-        if (i > 0 && is_large && bytes_before >= sum / LARGE_PART && results[i].last > last) {
-            uint32_t rest = node_add(l, l->problem->values[results[i].value].name, 0,
-                                     key_of(node, SLOT_REST));
+        bool is_large = results[i].bytes >= large_bytes && bytes_before >= large_bytes;
+        if (i > 0 && is_large && results[i].last < results[i - 1].last) {
+            const char *name = l->problem->values[results[i].value].name;
+            uint32_t rest = node_add(l, name, 0, key_of(node, SLOT_REST));
             l->nodes[rest].run_of = node;
             l->nodes[rest].run_once = false;
             l->nodes[at].rest = rest;
@@ -570,10 +573,14 @@ static void results_split(struct linker *l, uint32_t node, const struct result *
             bytes_before = 0;
         }
         bytes_before += results[i].bytes;
-        last = results[i].last;
         l->rest_of[results[i].value] = at;
     }
-    /* Each has room for all that come behind it, and its share of the cost. */
+}
+
+/* Has each of a step's nodes take an equal share of the cost, and have room for all behind it. */
+static void results_share(struct linker *l, uint32_t node, const struct result *results,
+                          uint32_t count)
+{
     uint32_t share = 1;
     for (uint32_t v = l->nodes[node].rest; v != UL_PLAN_NONE; v = l->nodes[v].rest)
         share++;
@@ -589,15 +596,23 @@ static void results_split(struct linker *l, uint32_t node, const struct result *
 
 static void rests_make(struct linker *l)
 {
+    enum { LARGE_PART = 64 };
+    for (uint32_t v = 0; v < l->problem->value_count; v++) {
+        uint64_t bytes = moving_bytes(l, v);
+        l->large_bytes = bytes > l->large_bytes ? bytes : l->large_bytes;
+    }
+    l->large_bytes /= LARGE_PART;
     l->rest_of = UL_NEW_ARRAY(l->scratch, uint32_t, l->problem->value_count);
     memset(l->rest_of, 0xFF, l->problem->value_count * sizeof *l->rest_of);
     for (uint32_t s = 0; l->form == UL_PROBLEM_GRAPH_REPEATABLE && s < l->problem->step_count;
          s++) {
         const struct ul_plan_step *step = &l->problem->steps[s];
+        uint32_t node = l->node_of[s];
         struct result *results =
             UL_NEW_ARRAY(l->scratch, struct result, cheapest(step)->substeps->write_count);
-        results_split(l, l->node_of[s], results,
-                      results_list(l, step, l->node_of[s], results));
+        uint32_t count = results_list(l, step, node, results);
+        results_split(l, node, results, count);
+        results_share(l, node, results, count);
     }
 }
 
@@ -742,7 +757,9 @@ static void orders_apply(struct linker *l)
         if (l->nodes[before].size_bytes > 0) {
             if (l->nodes[before].done == UL_PLAN_NONE) {
                 uint64_t key = l->nodes[before].key;
-                key = key == KEY_INPUT ? KEY_UNREAD : key + (key % SLOT_COUNT == SLOT_STEP ? SLOT_DONE - SLOT_STEP : 1);
+                key = key == KEY_INPUT
+                          ? KEY_UNREAD
+                          : key + (key % SLOT_COUNT == SLOT_STEP ? SLOT_DONE - SLOT_STEP : 1);
                 uint32_t done = node_add(l, "done", 0, key);
                 l->nodes[before].done = done;
                 edge_add(l, before, done);
@@ -1150,9 +1167,8 @@ static void in_place_fill(struct linker *l)
     for (uint32_t i = 0; i < l->edge_count; i++) {
         uint32_t input = l->edges[i].before;
         uint32_t reader = l->edges[i].after;
-        if (l->nodes[input].done == reader ||
-            (l->nodes[reader].run_of != UL_PLAN_NONE &&
-             l->nodes[reader].run_of == maker_of(l, input)))
+        if (l->nodes[input].done == reader || (l->nodes[reader].run_of != UL_PLAN_NONE &&
+                                               l->nodes[reader].run_of == maker_of(l, input)))
             continue; /* runs right after it */
         bool first = only_reader[input] == UL_PLAN_NONE || only_reader[input] == reader;
         only_reader[input] = first ? reader : l->node_count;

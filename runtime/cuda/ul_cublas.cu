@@ -231,7 +231,8 @@ static bool set(const struct handle *handle, struct product *product,
            CUBLAS_STATUS_SUCCESS;
 }
 
-/* How far apart columns of the matrix beside D are: in elements of the result's type, or in bits. */
+/* How far apart columns of the matrix beside D are: in elements of the result's type, or in bits.
+ */
 static int64_t columns_beside(const struct ul_call *call, const struct product *product)
 {
     const int64_t byte_bits = 8;

@@ -207,8 +207,8 @@ bool is_served(const struct ul_emulate_operation *operation, const struct ul_emu
     bool sums = !has_sums(operation) || (sides->batch == 1 && !has_integers(operation) &&
                                          getenv("UL_EMULATE_NO_SUMS") == NULL);
     bool aux = !has_aux(operation) || serves_aux(operation, d);
-    return types && served && same && batches && apart && lies_as_result && bias && sums &&
-           aux && (!tf32 || a->type == CUDA_R_32F);
+    return types && served && same && batches && apart && lies_as_result && bias && sums && aux &&
+           (!tf32 || a->type == CUDA_R_32F);
 }
 
 uint64_t description(const struct ul_emulate_operation *operation,
@@ -675,8 +675,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     if (!handle_is_alive(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (alpha == NULL || beta == NULL || a == NULL || b == NULL || d == NULL ||
-        !has_beside(operation) ||
-        (words.workspace_bytes > 0 && workspace == NULL) ||
+        !has_beside(operation) || (words.workspace_bytes > 0 && workspace == NULL) ||
         words.workspace_bytes > workspace_bytes ||
         words.description != description(operation, a_layout, b_layout, d_layout))
         return CUBLAS_STATUS_INVALID_VALUE;

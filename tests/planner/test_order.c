@@ -211,12 +211,11 @@ static void test_problem_graphs_repeat(void **state)
         assert_true(ul_solve_replay(&pg.graph, sequence, count, &budget, &before));
         for (uint32_t more = 0; more < 2; more++) {
             uint32_t step_count, node_count = count;
-            const uint32_t *nodes = ul_problem_graph_join_runs(
-                &arena, &pg, budget * (1 + more), sequence, &node_count);
+            const uint32_t *nodes =
+                ul_problem_graph_join_runs(&arena, &pg, budget * (1 + more), sequence, &node_count);
             assert_true(ul_solve_replay(&pg.graph, nodes, node_count, &peak, &cost));
             assert_true(peak <= budget * (1 + more) && cost <= before);
-            uint32_t *steps =
-                ul_problem_graph_steps(&arena, &pg, nodes, node_count, &step_count);
+            uint32_t *steps = ul_problem_graph_steps(&arena, &pg, nodes, node_count, &step_count);
             assert_true(live_sum_of(&arena, problem, steps, step_count) <= peak + unread);
             joined += memcmp(nodes, sequence, node_count * sizeof *nodes) != 0;
             taken_out += node_count < count;
