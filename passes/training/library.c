@@ -32,7 +32,6 @@
 #include "ir/op_names.h"
 #include "ir/rewrite.h"
 #include "ir/view.h"
-#include "passes/memory/split.h"
 #include "passes/shared/steps.h"
 
 enum {
@@ -126,15 +125,17 @@ static void try_attention(struct library *library, ul_node_id id)
     UL_ASSERT(graph->nodes[id].input_count <= UL_ATTENTION_GRADIENT_INPUTS);
 }
 
-/* Whether a node of the backward pass reads the value. */
+/* Whether a node of the backward pass reads the value, or may. */
 static bool is_read_backwards(const struct ul_graph *graph, ul_value_id base)
 {
-    const struct ul_block *block = ul_graph_only_root(graph);
-    for (uint32_t i = 0; i < block->node_count; i++)
-        if (ul_edit_is_backward(graph, &graph->nodes[block->nodes[i]]) &&
-            ul_donate_reads(graph, block->nodes[i], base))
-            return true;
-    return false;
+    bool is_read = false;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        for (uint32_t i = 0; ul_edit_is_backward(graph, node) && i < node->input_count; i++)
+            is_read = is_read || (node->inputs[i] != UL_NONE &&
+                                  graph->values[node->inputs[i]].view.base == base);
+    }
+    return is_read;
 }
 
 /* Whether the node is a GELU right behind the product of 16 bits that it is of, both steps by
@@ -158,7 +159,7 @@ static void try_gelu(struct ul_pass *pass, ul_node_id product, ul_node_id id)
         is_read_backwards(graph, graph->nodes[id].outputs[0]))
         return;
     ul_node_set_int(graph, id, "ul_keeps", 1);
-    graph->nodes[product].group = graph->nodes[id].group = ul_split_last_group(graph) + 1;
+    graph->nodes[product].group = graph->nodes[id].group = ul_edit_last_group(graph) + 1;
     if (pass->options->is_call(pass->options->library, graph, nodes, 2,
                                ul_graph_escapes(graph, pass->scratch), NULL))
         return;
