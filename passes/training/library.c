@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call of the library forms beside its product, and gradients that one forms with bytes that
- * our own kernels do not need.
+/* Has calls of the library form more than our own kernels do: a GELU beside what it is of, and
+ * gradients, with bytes that our own kernels do not need.
  *
  * Attention:
  *      sums = sum of g Y                        sums = sum of g Y
@@ -17,15 +17,17 @@
  * GELU by tanh, after a product:
  *      x = a w;  y = gelu(x)                    x, y = product(a, w)     {ul_keeps}
  *      y' = gelu(x);  dw2 = y'^T dz             y' = gelu(x);  dw2 = y'^T dz
- * The library makes y from sums before they are rounded, and y' is made from x. So no plan may make
- * one for the other: the backward pass reads y' alone (pass tiles), and y is always the call's.
+ * The library forms y from sums before they are rounded, and y' is formed from x, so that both have
+ * other bits. No plan takes one for the other: only the forward pass reads y, and the backward pass
+ * reads what pass tiles has made again. Both are one step, which a budget may run again.
  *
- * Method: the gradients are formed so where no plan grows by that. The graph and the target alone
+ * Method: gradients are formed so where no plan grows by that. The graph and the target alone
  * decide, as in pass tiles: what is live at that step must be far below the peak of a plan that
  * keeps the forward pass, and what the step touches far below what the neediest step touches, which
  * is the peak of a plan that keeps almost nothing. A program that trains has one way to run a step,
  * so that a budget changes no bit. Plans of small budgets are found by a search: with less room
- * beside the calls those of BERT and GPT-2 took more. Left undone: gradients in a loop. */
+ * beside the calls those of BERT and GPT-2 took more. Left undone: gradients in a loop; GELUs whose
+ * result the backward pass reads too. */
 #include "ir/geometry.h"
 #include "ir/gradient.h"
 #include "ir/op.h"
