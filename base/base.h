@@ -126,6 +126,9 @@ uint64_t ul_size_mul_saturating(uint64_t a, uint64_t b);
 uint64_t ul_size_mul_or_die(uint64_t a, uint64_t b);
 uint64_t ul_size_add_or_die(uint64_t a, uint64_t b);
 uint64_t ul_size_align_or_die(uint64_t size, uint64_t alignment);
+/* The greatest common divisor; of the magnitudes, where they are signed. 0 divides nothing. */
+uint64_t ul_size_gcd(uint64_t a, uint64_t b);
+int64_t ul_gcd(int64_t a, int64_t b);
 /* "64MiB", "64M" (both binary), "1GB" is refused, "65536". False when it is not a size. */
 bool ul_size_parse(const char *text, uint64_t *out) UL_MUST_CHECK;
 
@@ -234,6 +237,9 @@ struct ul_file {
 enum ul_status ul_file_map(struct ul_file *file, struct ul_arena *arena, const char *path,
                            struct ul_diag *diag) UL_MUST_CHECK;
 void ul_file_unmap(struct ul_file *file);
+/* Unmaps what was read with that status, and gives it; a failure's text begins with the path. */
+enum ul_status ul_file_close(struct ul_file *file, const char *path, enum ul_status status,
+                             struct ul_diag *diag) UL_MUST_CHECK;
 /* Whether the path names something other than a folder. */
 bool ul_file_exists(const char *path);
 /* The path without its folders: the end of it. */

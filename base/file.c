@@ -107,6 +107,15 @@ void ul_file_unmap(struct ul_file *file)
     memset(file, 0, sizeof *file);
 }
 
+enum ul_status ul_file_close(struct ul_file *file, const char *path, enum ul_status status,
+                             struct ul_diag *diag)
+{
+    ul_file_unmap(file);
+    if (status != UL_OK)
+        ul_diag_prefix(diag, path);
+    return status;
+}
+
 /* Opens a file without a name where the file system has those: whatever ends the program, nothing
  * is left of it. Else one with a temporary name. */
 static void open_beside(struct ul_file_writer *writer)

@@ -52,6 +52,22 @@ uint64_t ul_size_align_or_die(uint64_t size, uint64_t alignment)
     return (size + mask) & ~mask;
 }
 
+uint64_t ul_size_gcd(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+int64_t ul_gcd(int64_t a, int64_t b)
+{
+    return (int64_t)ul_size_gcd(a < 0 ? -(uint64_t)a : (uint64_t)a,
+                                b < 0 ? -(uint64_t)b : (uint64_t)b);
+}
+
 static bool unit_parse(const char *unit, unsigned *shift)
 {
     static const char *const letters = "KMGT";

@@ -23,10 +23,7 @@ static enum ul_status read_plan(struct ul_compile *compile, const struct ul_prob
                                 : read_json(compile, problem, text, (size_t)file.size_bytes);
     if (status == UL_OK)
         status = ul_plan_check(&compile->keep, problem, &compile->plan, &compile->diag);
-    ul_file_unmap(&file);
-    if (status != UL_OK)
-        ul_diag_prefix(&compile->diag, path);
-    return status;
+    return ul_file_close(&file, path, status, &compile->diag);
 }
 
 static enum ul_status check_models(struct ul_compile *compile, const struct ul_texts *models,
@@ -116,12 +113,11 @@ const struct ul_cli_command ul_command_check = {
     .arguments = "MODEL.onnx|PROBLEM PLAN... [--const INPUT=FILE] [--shared]",
     .summary = "Checks plans independently of the planner that made them.",
     .details =
-        "With --shared all files but the last are models, and that is their plan. "
-        "Several plans are judged one by one, in lines that begin with their names, and "
-        "the exit code is the highest of theirs. What no model determines is named, since it "
-        "is held against the rest of the plan alone: the planner's word, which a search "
-        "found; what was given, down to the names of the tool and of the file; and what may "
-        "be chosen otherwise, such as how long a range is kept.",
+        "With --shared all files but the last are models, and the last is their plan. Several "
+        "plans are judged one by one, in lines that begin with their names, and the exit code is "
+        "the highest of theirs. Some facts of a plan follow from no model and are compared only "
+        "with the rest of the plan; check names them: results that a search found; inputs, even "
+        "the names of the tool and of the file; and choices, such as how long a range is kept.",
     .group = "models",
     .endings = "",
     .examples = examples,

@@ -73,10 +73,9 @@ static struct tally count_steps(struct ul_compile *compile)
         }
         const struct ul_program_step *step = ul_program_step_at(program, at);
         bool is_kernel = step->kind == UL_STEP_KERNEL;
-        bool is_own =
-            step->implementation != NULL && strncmp(step->implementation, "ullage", 6) == 0;
+        bool is_own = step->kind == UL_STEP_CALL && program->calls[step->kernel].library->is_own;
         tally.calls += step->kind == UL_STEP_CALL && !is_own;
-        tally.own += step->kind == UL_STEP_CALL && is_own;
+        tally.own += is_own;
         tally.runs += is_kernel;
         tally.copies += step->kind == UL_STEP_COPY;
         tally.kernels += is_kernel && !seen[step->kernel];

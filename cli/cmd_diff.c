@@ -86,9 +86,9 @@ const struct ul_cli_command ul_command_diff = {
     .name = "diff",
     .arguments = "OLD.json NEW.json [--fail-above 2%]",
     .summary = "Says what grew from one plan to another, by class and by value.",
-    .details = "The plans are what plan and compile write with --json. With --fail-above the exit "
-               "code is 6 where the new plan reserves more than so many percent above the old one, "
-               "and the message names the value and the operator that grew most: a gate for "
+    .details = "The plans are files that plan and compile write with --json. With --fail-above "
+               "PERCENT the exit code is 6 if the new plan reserves over PERCENT more than the old "
+               "one, and the message names the value and the operator that grew most: a gate for "
                "continuous integration.",
     .group = "models",
     .endings = "json",

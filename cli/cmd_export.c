@@ -260,17 +260,15 @@ const struct ul_cli_command ul_command_export = {
     .arguments = "MODEL.onnx C.npz -o TRAINED.onnx",
     .summary = "Writes a model with the parameters of a checkpoint that a trainer saved.",
     .details =
-        "Initializers take the values of the checkpoint's entries of their names, which "
-        "must have their types and shapes; those that it does not name stay. The state of "
-        "the optimizer is passed over, and so is num_batches_tracked of a torch state_dict. "
-        "To a weight that has factors of --lora in the checkpoint their product is added, times "
-        "lora_alpha over the rank; with --apart "
-        "the factors become initializers, and nodes in front of the others add it. "
-        "Weights that --quantize kept in few bits while factors were trained become "
-        "the floats that these stand for. BatchNormalization normalizes by running "
-        "statistics and Dropout drops nothing, also where the model was in training mode; "
-        "--training-mode leaves that as it is. Where the model has external data, they go to "
-        "TRAINED.onnx.data.",
+        "Initializers take the values of the checkpoint's entries with the same names, which must "
+        "have the same types and shapes; initializers without an entry stay. The state of the "
+        "optimizer is ignored, and so is num_batches_tracked of a torch state_dict. A weight with "
+        "factors of --lora in the checkpoint gets their product, times lora_alpha over the rank, "
+        "added; with --apart the factors become initializers, and new nodes add the product. "
+        "Weights that --quantize kept in few bits while factors were trained become the floats "
+        "that they stand for. BatchNormalization normalizes by running statistics and Dropout "
+        "drops nothing, also if the model was in training mode; --training-mode keeps that mode. "
+        "External data of the model go to TRAINED.onnx.data.",
     .group = "models",
     .endings = "onnx npz",
     .examples = examples,

@@ -41,10 +41,7 @@ static enum ul_status read_table(struct ul_cli_job *job, struct ul_pack_table *t
     UL_TRY(ul_file_map(&file, &job->compile.keep, path, &job->compile.diag));
     enum ul_status status = ul_pack_read_csv(&job->compile.keep, (const char *)file.data,
                                              file.size_bytes, table, &job->compile.diag);
-    ul_file_unmap(&file);
-    if (status != UL_OK)
-        ul_diag_prefix(&job->compile.diag, path);
-    return status;
+    return ul_file_close(&file, path, status, &job->compile.diag);
 }
 
 static enum ul_status write_results(struct ul_cli_job *job, const struct ul_pack_table *table,

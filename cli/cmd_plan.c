@@ -34,6 +34,10 @@ static enum ul_status check_options(struct ul_cli_job *job)
             "--sweep shows all budgets down to the least that is met: leave "
             "--budget out (or --device), give several to compare (--budget A,B), or leave --sweep "
             "out for the plan of one budget");
+    if (options->sweep && !has_table(job) && job->compile.options.spaces.count > 0)
+        return ul_diag_set(diag, UL_USAGE,
+                           "--sweep shows plans of ever smaller budgets, and with --space the "
+                           "capacities are the budget: leave one of them out");
     if (!options->sweep && ul_compile_offloads(&job->compile.options) &&
         job->compile.options.plan == NULL && job->compile.options.budget_bytes == 0 &&
         job->compile.options.device == NULL)
@@ -220,8 +224,8 @@ const struct ul_cli_command ul_command_plan = {
     .arguments = "MODEL.onnx [options]",
     .summary = "Says how many bytes a model needs, of which kinds, and where the peak is.",
     .details = "Several models, which run one after another, are planned into one arena: ullage "
-               "plan A.onnx B.onnx --shared. With --sweep each is planned alone, and a device "
-               "(--device NAME) says which is the largest that fits.",
+               "plan A.onnx B.onnx --shared. With --sweep each is planned alone, and --device NAME "
+               "shows the largest that fits.",
     .group = "models",
     .endings = "onnx",
     .examples = examples,

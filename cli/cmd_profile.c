@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ullage profile: measures this machine into a device profile, or lists the built-in ones. */
 #define _XOPEN_SOURCE 700
-#include "cli/profile/profile_internal.h"
+#include "cli/cli.h"
+#include "compile/measure/measure.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -104,12 +105,13 @@ static enum ul_status measure(struct ul_cli_job *job)
     struct ul_measured measured[UL_MEASURE_PROGRAMS];
     struct ul_profile profile = {.name = processor_name(&job->compile.keep)};
     struct ul_text text;
+    job->compile.progress = ul_cli_progress;
     for (int i = 0; i < UL_MEASURE_PROGRAMS; i++)
-        UL_TRY(ul_profile_measure(job, (enum ul_measure_program)i, &measured[i]));
+        UL_TRY(ul_profile_measure(&job->compile, (enum ul_measure_program)i, &measured[i]));
     profile.source = ul_arena_printf(&job->compile.keep, "measured by ullage %s, one thread, %s",
                                      UL_VERSION, cflags != NULL ? cflags : "-O3 -march=native");
     profile.memory_bytes = memory_bytes();
-    UL_TRY(ul_profile_measure_transfers(job, &profile));
+    UL_TRY(ul_profile_measure_transfers(&job->compile, &profile));
     ul_profile_fit(&job->compile.keep, measured, &profile);
     if (options->output != NULL) {
         ul_text_init(&text, &job->compile.keep);
@@ -145,7 +147,7 @@ const struct ul_cli_command ul_command_profile = {
     .arguments = "[-o FILE] [options]",
     .summary = "Measures this machine into a device profile for --profile.",
     .details = "It compiles and runs small programs for about half a minute; nothing else should "
-               "run meanwhile. A plan names the profile that its times are from.",
+               "run meanwhile. A plan names the profile that its times come from.",
     .group = "this machine",
     .examples = examples,
     .bit = UL_IN_PROFILE,

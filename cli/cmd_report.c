@@ -22,9 +22,9 @@ const struct ul_cli_command ul_command_report = {
     .name = "report",
     .arguments = "PLAN.json [--html FILE] [--csv FILE] [--trace FILE]",
     .summary = "Draws a plan that was saved with --json, without its model.",
-    .details =
-        "It shows what the file says. Whether the plan holds is for check, which has the model; "
-        "what not even check can know, such as the names of tool and model, check names.",
+    .details = "It shows what the file says. Whether the plan holds is a question for check, which "
+               "has the model; check also names facts that it cannot know, such as the names of "
+               "tool and model.",
     .group = "models",
     .endings = "json",
     .examples = examples,

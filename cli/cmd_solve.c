@@ -61,7 +61,8 @@ static void put_positions(struct ul_text *text, const struct ul_solve_graph *gra
     ul_text_put(text, "  \"positions\": [");
     for (uint32_t p = 0; p < result->position_count; p++) {
         const struct ul_plan_position *at = &result->positions[p];
-        ul_text_printf(text, "%s[\"%s\", ", p > 0 ? ", " : "", ul_plan_kind_name(at->kind));
+        ul_text_printf(text, "%s[\"%s\", ", p > 0 ? ", " : "",
+                       ul_plan_word(ul_plan_word_of(at->kind, at->loads)));
         if (at->kind == UL_PLAN_RUN)
             ul_text_printf(text, "%u]", graph->order[at->step]);
         else if (at->kind == UL_PLAN_WAIT)
@@ -119,9 +120,10 @@ static void print_transfers(struct ul_arena *arena, const struct ul_solve_graph 
     uint32_t saves = 0, loads = 0;
     for (uint32_t p = 0; p < result->position_count; p++) {
         const struct ul_plan_position *at = &result->positions[p];
-        saves += at->kind == UL_PLAN_SAVE;
-        loads += at->kind == UL_PLAN_LOAD;
-        bytes += at->kind == UL_PLAN_SAVE ? graph->size_bytes[at->value] : 0;
+        bool saved = at->kind == UL_PLAN_COPY && !at->loads;
+        saves += saved;
+        loads += at->kind == UL_PLAN_COPY && at->loads;
+        bytes += saved ? graph->size_bytes[at->value] : 0;
         runs_cost += at->kind == UL_PLAN_RUN ? graph->cost[graph->order[at->step]] : 0;
     }
     if (result->positions != NULL)
@@ -156,10 +158,7 @@ static enum ul_status read_graph(struct ul_cli_job *job, struct ul_solve_graph *
     UL_TRY(ul_file_map(&file, &job->compile.keep, path, &job->compile.diag));
     enum ul_status status = ul_solve_read_json(&job->compile.keep, (const char *)file.data,
                                                file.size_bytes, graph, &job->compile.diag);
-    ul_file_unmap(&file);
-    if (status != UL_OK)
-        ul_diag_prefix(&job->compile.diag, path);
-    return status;
+    return ul_file_close(&file, path, status, &job->compile.diag);
 }
 
 /* Reads --budget in bytes, or --budget-fraction of the published order's peak, rounded down. */
@@ -183,19 +182,19 @@ static enum ul_status read_budget(struct ul_cli_job *job, const struct ul_solve_
     return UL_OK;
 }
 
-/* Reads the space to which values may leave. */
-static enum ul_status read_space(struct ul_cli_job *job, bool has_budget,
-                                 struct ul_plan_space *space)
+static enum ul_status check_space(struct ul_cli_job *job, bool has_budget)
 {
-    uint64_t capacity = job->compile.options.offload_budget_bytes;
-    uint64_t bandwidth = job->options.offload_bandwidth_mb;
     if (!has_budget)
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "--offload-budget and --offload-bandwidth: values leave for a budget: "
                            "give --budget SIZE");
-    space->capacity_bytes = capacity != 0 ? capacity : space->capacity_bytes;
-    space->bandwidth_mb = bandwidth != 0 ? bandwidth : space->bandwidth_mb;
     return UL_OK;
+}
+
+/* The space for waiting values and its engines, as the command line gives them. */
+static void set_given(uint64_t given, uint64_t *number)
+{
+    *number = given != 0 ? given : *number;
 }
 
 static bool has_space(const struct ul_cli_job *job)
@@ -206,13 +205,14 @@ static bool has_space(const struct ul_cli_job *job)
 static enum ul_status read_graph_space(struct ul_cli_job *job, bool has_budget,
                                        struct ul_solve_graph *graph)
 {
-    struct ul_plan_space *space = UL_NEW(&job->compile.keep, struct ul_plan_space);
+    struct ul_plan_offload *space = UL_NEW(&job->compile.keep, struct ul_plan_offload);
     if (!has_space(job))
         return UL_OK;
-    *space = graph->other != NULL ? *graph->other
-                                  : (struct ul_plan_space){.name = "other", .transfers = true};
+    *space = graph->other != NULL ? *graph->other : (struct ul_plan_offload){.name = "other"};
     graph->other = space;
-    return read_space(job, has_budget, space);
+    set_given(job->compile.options.offload_budget_bytes, &space->capacity_bytes);
+    set_given(job->options.offload_bandwidth_mb, &space->bandwidth_mb);
+    return check_space(job, has_budget);
 }
 
 static enum ul_status read_problem_space(struct ul_cli_job *job, bool has_budget,
@@ -220,10 +220,18 @@ static enum ul_status read_problem_space(struct ul_cli_job *job, bool has_budget
 {
     if (!has_space(job))
         return UL_OK;
-    for (uint32_t s = 0; s < problem->space_count; s++) {
-        if (problem->spaces[s].transfers)
-            return read_space(job, has_budget, &problem->spaces[s]);
+    bool found = false;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        struct ul_plan_resource *row = &problem->resources[r];
+        if (row->kind != UL_PLAN_ENGINE)
+            continue;
+        set_given(job->compile.options.offload_budget_bytes,
+                  &problem->spaces[row->space].capacity_bytes);
+        set_given(job->options.offload_bandwidth_mb, &row->bandwidth_mb);
+        found = true;
     }
+    if (found)
+        return check_space(job, has_budget);
     return ul_diag_set(
         &job->compile.diag, UL_USAGE,
         "--offload-budget and --offload-bandwidth are of a space that transfers, and "

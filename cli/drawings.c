@@ -9,10 +9,7 @@ enum ul_status ul_cli_read_saved(struct ul_cli_job *job, const char *path, struc
     UL_TRY(ul_file_map(&file, &compile->keep, path, &compile->diag));
     enum ul_status status = ul_saved_read(&compile->keep, (const char *)file.data,
                                           (size_t)file.size_bytes, saved, &compile->diag);
-    ul_file_unmap(&file);
-    if (status != UL_OK)
-        ul_diag_prefix(&compile->diag, path);
-    return status;
+    return ul_file_close(&file, path, status, &compile->diag);
 }
 
 static enum ul_status draw_html(struct ul_cli_job *job, const struct ul_saved *saved)

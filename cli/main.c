@@ -28,7 +28,7 @@ static bool may_try_pieces(const struct ul_cli_job *job, const struct ul_cli_com
     bool has_advice = job->options.advice == UL_ADVICE_ON ||
                       (job->options.advice == UL_ADVICE_AUTO && job->options.json == NULL);
     bool has_ladder = command->bit == UL_IN_PLAN && (job->options.sweep || has_advice);
-    return target != NULL && target->open_library != NULL && !target->traits.memory_is_separate &&
+    return target != NULL && target->libraries != NULL && !target->traits.memory_is_separate &&
            (command->bit & (UL_IN_PLAN | UL_IN_COMPILE)) != 0 && (has_budget || has_ladder);
 }
 

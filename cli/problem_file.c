@@ -18,8 +18,5 @@ enum ul_status ul_cli_read_problem(struct ul_cli_job *job, const char *path,
     enum ul_status status = UL_OK;
     if (ul_problem_is_text(text, file.size_bytes))
         status = ul_problem_parse(&compile->keep, text, file.size_bytes, problem, &compile->diag);
-    ul_file_unmap(&file);
-    if (status != UL_OK)
-        ul_diag_prefix(&compile->diag, path);
-    return status;
+    return ul_file_close(&file, path, status, &compile->diag);
 }

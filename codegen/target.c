@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The targets: a row each of facts and functions. All that knows a target by its name is its row.
- */
+/* The targets: a row of facts and functions for each. Only its row knows a target by its name. */
 #include "codegen/target.h"
 #include "codegen/c/c.h"
 #include "codegen/cpu/dnnl.h"
@@ -15,7 +14,7 @@ static enum ul_status print_c(struct ul_text *text, const struct ul_kernel *kern
                               const struct ul_threads *threads, const struct ul_profile *profile,
                               struct ul_kernel_printed *printed, struct ul_diag *diag)
 {
-    (void)profile; /* the same text for every machine */
+    (void)profile; /* the text is the same for every machine */
     return ul_kernel_print_c(text, kernel, threads, &printed->scratch_bytes, diag);
 }
 
@@ -72,6 +71,11 @@ static const char *const plain_rooms[] = {"lib", "host", NULL};
 static const char *const cpu_rooms[] = {"lib", "host", "cpu", NULL};
 static const char *const cuda_rooms[] = {"lib", "host", "cuda", NULL};
 
+static const struct ul_target_library *const cpu_libraries[] = {&ul_nbits_library, &ul_dnnl_library,
+                                                                &ul_winograd_library, NULL};
+static const struct ul_target_library *const cuda_libraries[] = {&ul_cublaslt_library,
+                                                                 &ul_cudnn_library, NULL};
+
 static const struct ul_target targets[] = {
     {.traits = {.name = "c",
                 .summary = "portable C99, no library",
@@ -99,7 +103,8 @@ static const struct ul_target targets[] = {
                 .tile_bytes = 512 * 1024},
      .compiler = &cc,
      .runtime_rooms = cpu_rooms,
-     .open_library = ul_dnnl_open_library,
+     .libraries = cpu_libraries,
+     .libraries_name = "oneDNN",
      .print = print_c,
      .print_schedule = print_schedule_c,
      .sum_orders = orders_c,
@@ -121,7 +126,7 @@ static const struct ul_target targets[] = {
                 .signed_products = UL_CUDA_SUMS_PRODUCTS,
                 .tile_count = 4,
                 .tile_bytes = 1024 * 1024,
-                .products_a_byte = 100, /* an A100 78, an H100 148, by their data sheets */
+                .products_a_byte = 100, /* an A100 has 78, an H100 148, by their data sheets */
                 .partial_count = 1024,
                 .sums_joined = true,
                 .spread_products = 32768,
@@ -130,7 +135,8 @@ static const struct ul_target targets[] = {
                 .sorts_batches = true},
      .compiler = &nvcc,
      .runtime_rooms = cuda_rooms,
-     .open_library = ul_cuda_open_library,
+     .libraries = cuda_libraries,
+     .libraries_name = "CUDA libraries",
      .print = print_cuda,
      .print_schedule = print_schedule_cuda,
      .sum_orders = orders_cuda,

@@ -7,7 +7,7 @@
 
 /* NULL: there is no such target. */
 const struct ul_target *ul_target_find(const char *name);
-/* That of compiles which name none. */
+/* The target of compiles that name none. */
 const struct ul_target *ul_target_default(void);
 uint32_t ul_target_count(void);
 const struct ul_target *ul_target_at(uint32_t index);

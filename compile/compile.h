@@ -32,56 +32,16 @@
 #ifndef UL_COMPILE_H
 #define UL_COMPILE_H
 
-#include "codegen/program/footprint.h"
+#include "codegen/process/footprint.h"
 #include "codegen/program/library.h"
 #include "codegen/program/program.h"
 #include "codegen/target.h"
-#include "compile/options/options.h"
+#include "compile/files/process.h"
+#include "compile/files/tensor_file.h"
+#include "compile/options/compile_options.h"
 #include "frontend/frontend.h"
 #include "passes/passes.h"
 #include "report/saved.h"
-
-/* ---- Options ---- */
-
-enum { UL_COMPILE_MAX_THREADS = 1024 };
-enum { UL_COMPILE_MAX_PARTS = 65536 }; /* of a step */
-
-enum ul_weights_place { UL_WEIGHTS_ARENA, UL_WEIGHTS_ROM, UL_WEIGHTS_FILE };
-enum ul_io_place { UL_IO_ARENA, UL_IO_CALLER };
-enum ul_budget_of { UL_BUDGET_PROCESS, UL_BUDGET_ARENA };
-/* AMP is for programs that train, with a loss scale. */
-enum ul_precision { UL_PRECISION_F32, UL_PRECISION_F16, UL_PRECISION_BF16, UL_PRECISION_AMP_F16 };
-enum ul_calibration { UL_CALIBRATION_MINMAX, UL_CALIBRATION_PERCENTILE, UL_CALIBRATION_ENTROPY };
-/* Words of options that may also have another value, which is 0. */
-enum ul_checkpoint {
-    UL_CHECKPOINT_NAMES,
-    UL_CHECKPOINT_NONE,
-    UL_CHECKPOINT_PRODUCTS,
-    UL_CHECKPOINT_SQRT,
-    UL_CHECKPOINT_BLOCKS
-};
-enum ul_offload { UL_OFFLOAD_FILE, UL_OFFLOAD_NONE, UL_OFFLOAD_HOST };
-enum ul_march { UL_MARCH_NAMED, UL_MARCH_NATIVE, UL_MARCH_NONE };
-enum ul_streams { UL_STREAMS_AUTO, UL_STREAMS_ONE, UL_STREAMS_TWO };
-enum ul_cudnn_choice { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND };
-
-/* Zeroed fields are the defaults; the rows of options.def describe each. */
-struct ul_compile_options {
-    struct ul_options base;
-#define UL_OPTION(type, field, ...) type field;
-#include "compile/options/options.def"
-#undef UL_OPTION
-    const char *runtime_dir; /* where the runtime's sources are; NULL: as installed */
-};
-
-extern const struct ul_option_table ul_compile_option_table;
-
-/* Whether a target can use the option. */
-bool ul_option_fits(const struct ul_option *row, const struct ul_target *target);
-/* The meaning of a word that was given for the option; 0 where it is none of its words. */
-unsigned ul_compile_word(const char *option, const char *said);
-/* Whether values may be offloaded. */
-bool ul_compile_offloads(const struct ul_compile_options *options);
 
 /* ---- One compile ---- */
 
@@ -114,14 +74,16 @@ struct ul_compile {
     struct ul_frontend_options given; /* options for its inputs */
     bool loaded;                      /* ul_model_done must be called */
     uint32_t root_count;              /* 0: one model */
+    uint64_t banks_bytes; /* with --space: the most bytes that a plan may reserve; else 0 */
     struct ul_compile_root *roots;
     bool is_root;             /* part of another compile, which joins its graph with others */
     uint64_t weight_elements; /* elements of parameters in the model as it is read */
     struct ul_profile profile;
-    struct ul_training training;             /* set where options.train is */
-    const struct ul_target_library *library; /* the target's library; NULL: it has none */
-    const struct ul_compile *earlier; /* outlives this compile, which reuses its library and, where
-                                         it needs the same, the graph that it has read; or NULL */
+    struct ul_training training;          /* set where options.train is */
+    const struct ul_libraries *libraries; /* the target's libraries; NULL: it has none */
+    const struct ul_compile
+        *earlier;      /* outlives this compile, which reuses its libraries and, where
+                          it needs the same, the graph that it has read; or NULL */
     const char *cudnn; /* "on", "found", "not found" or "off"; NULL: the target has none */
     struct ul_program *program;
     struct ul_arena **adopted; /* arenas of variants that it has taken over */
@@ -143,7 +105,7 @@ struct ul_compile {
     char plan_sha256[65];
 };
 
-/* options.c: what the planner has to do. */
+/* resolve.c: what the planner has to do. */
 struct ul_plan_options ul_compile_planning(const struct ul_compile *compile);
 
 /* load.c */
@@ -174,7 +136,7 @@ struct ul_compile_dequantized {
 enum ul_status ul_compile_dequantize(struct ul_compile *compile, const char *model_path,
                                      const char *lines, struct ul_compile_dequantized **list,
                                      uint32_t *count) UL_MUST_CHECK;
-/* compile.c */
+/* build.c */
 
 /* Loads, runs the passes, builds the program. Options that are open come from options.plan, if
  * there is one, else from the target and this machine. With options.stop_after the graph is the
@@ -233,7 +195,7 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_text
  * options.plan. With wants_ladder it also finds what smaller budgets give; it is faster if
  * keeps_read was set before the build. */
 void ul_compile_advise(struct ul_compile *compile, const char *model_path);
-/* compile.c: writes `json` again, with what the report has gained since. */
+/* build.c: writes `json` again, with what the report has gained since. */
 void ul_compile_put_json(struct ul_compile *compile);
 
 /* budget.c: UL_NO_FIT when the plan exceeds the budget; the text has the shortfall, the smallest
@@ -285,72 +247,5 @@ enum ul_status ul_compile_check_process(struct ul_compile *compile) UL_MUST_CHEC
  * ul_compile_note. Call it after ul_compile_plan. */
 enum ul_status ul_compile_check_said(struct ul_compile *compile, uint64_t sample_count,
                                      struct ul_report_words *words) UL_MUST_CHECK;
-
-/* tensor_file.c: reads a tensor from .npy or ONNX .pb. */
-enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,
-                                   const struct ul_tensor **tensor,
-                                   struct ul_diag *diag) UL_MUST_CHECK;
-
-/* The same from the bytes of a .npy; `path` names them in messages. */
-enum ul_status ul_tensor_read_npy(struct ul_arena *arena, const struct ul_file *file,
-                                  const char *path, const struct ul_tensor **tensor,
-                                  struct ul_diag *diag) UL_MUST_CHECK;
-
-/* npz.c: the entries of a .npz; they are borrowed from the file, which the caller unmaps. */
-
-struct ul_npz_entry {
-    const char *name; /* without ".npy" */
-    struct ul_file npy;
-    uint32_t crc;
-};
-
-enum ul_status ul_npz_list(struct ul_arena *arena, const struct ul_file *file, const char *path,
-                           const struct ul_npz_entry **entries, uint32_t *count,
-                           struct ul_diag *diag) UL_MUST_CHECK;
-/* UL_INVALID where its checksum is wrong. */
-enum ul_status ul_npz_read(struct ul_arena *arena, const struct ul_npz_entry *entry,
-                           const char *path, const struct ul_tensor **tensor,
-                           struct ul_diag *diag) UL_MUST_CHECK;
-
-/* ---- Other programs, and folders for them (process.c) ---- */
-
-/* Runs a program and waits. Returns its exit code, UL_PROCESS_SIGNAL plus the signal that ended it,
- * or -1 where it could not start. Its output goes to the file `capture` unless that is NULL. A stop
- * (Ctrl-C) goes to all that the program started; then it ends this process as soon as no temporary
- * folder is left. */
-enum { UL_PROCESS_SIGNAL = 256 };
-int ul_process_run(const char *const *argv, const char *capture);
-/* "exit code 3", "signal 11, Segmentation fault" */
-const char *ul_process_end_text(struct ul_arena *arena, int code);
-/* Says why a program failed where neither it nor its input is at fault. UL_NO_FIT: it was killed,
- * as systems do when memory runs out. UL_IO: no file of `size_bytes` can be written next to `path`,
- * which the message names. UL_OK: it failed for another reason. `name` is the message's subject. */
-enum ul_status ul_process_check(struct ul_arena *arena, const char *name, int code,
-                                const char *path, uint64_t size_bytes,
-                                struct ul_diag *diag) UL_MUST_CHECK;
-/* A folder that must appear completely or not at all is written next to its place, or inside it
- * where that exists; stops wait meanwhile. `status` says whether everything was written. */
-struct ul_staging {
-    const char *directory; /* its place */
-    const char *path;      /* where to write */
-    bool exists;           /* the place existed before */
-    /* Set by the caller: whether a file of this name belongs to an earlier result; it is removed if
-     * the new result has none of that name. */
-    bool (*is_own)(const char *name);
-};
-enum ul_status ul_staging_begin(struct ul_arena *arena, const char *directory,
-                                struct ul_staging *staging, struct ul_diag *diag) UL_MUST_CHECK;
-enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *staging,
-                              enum ul_status status, struct ul_diag *diag) UL_MUST_CHECK;
-/* Makes a new folder below TMPDIR. Until ul_temporary_remove, which the same thread must call,
- * stops wait: SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGPIPE. After the last folder of a thread its
- * mask of signals is as it was before the first. */
-enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
-                                 struct ul_diag *diag) UL_MUST_CHECK;
-void ul_temporary_remove(const char *directory);
-/* Adds the remedy to a message about a file in the folder that cannot be written. */
-void ul_temporary_explain(const char *directory, struct ul_diag *diag);
-/* Removes the folder with everything in it. */
-void ul_tree_remove(const char *directory);
 
 #endif

@@ -11,7 +11,7 @@ enum ul_status ul_compile_check_options(struct ul_compile *compile) UL_MUST_CHEC
 /* fit.c: whether there is a budget, or a device with its memory. */
 bool ul_compile_has_budget(const struct ul_compile_options *options);
 
-/* progress.c: tells the caller what is going on; NULL: it has ended. */
+/* load.c: tells the caller what is going on; NULL: it has ended. */
 void ul_compile_progress(const struct ul_compile *compile, const char *what);
 
 /* resolve.c: the program's settings from the options; fills in open options that a plan has to
@@ -28,14 +28,20 @@ bool ul_compile_rounds_products(const struct ul_compile_options *options,
  * the ladder that fits; with wants_ladder it makes the ladder anyway. */
 enum ul_status ul_compile_solve(struct ul_compile *compile) UL_MUST_CHECK;
 
-/* beside.c: counts what a program of this compile takes besides its buffer, once it is built; the
- * part of its process; the part that a budget bounds; and all that the compile's own plan takes. */
-void ul_compile_count_beside(const struct ul_compile *compile, const struct ul_program *program);
-struct ul_plan_beside ul_compile_process(const struct ul_compile *compile,
-                                         const struct ul_program *program);
-struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
-                                        const struct ul_program *program);
-struct ul_footprint ul_compile_footprint(const struct ul_compile *compile);
+/* Whether the program is a process of its own, and not part of a caller's. */
+static inline bool ul_compile_is_process(const struct ul_compile *compile)
+{
+    return !compile->is_library && compile->options.io == UL_IO_ARENA &&
+           compile->options.weights != UL_WEIGHTS_ROM;
+}
+/* The bytes outside a program's buffer that a budget counts. */
+static inline struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
+                                                      const struct ul_program *program)
+{
+    return compile->options.budget_of == UL_BUDGET_ARENA || program->options.bank_count > 0
+               ? (struct ul_plan_beside){.run_bytes = 0}
+               : ul_footprint_beside(program, ul_compile_is_process(compile));
+}
 
 /* training.c: the settings of training from the options; UL_USAGE where they contradict each
  * other. */
@@ -45,61 +51,6 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile) UL_MUST_CHEC
 void ul_compile_describe_trained(struct ul_compile *compile);
 /* describe.c: a plan's facts on the process. */
 void ul_compile_describe_process(const struct ul_footprint *footprint, struct ul_saved *facts);
-
-/* trial.c: compiles of the same model with edited options, to learn what their plans take. */
-struct ul_trial {
-    const char *what; /* what is tried, for the progress */
-    const char *path; /* path of its model; NULL: the one that the call names */
-    struct ul_option_edits edits;
-    /* Called before it is built, such as ul_compile_find_largest; or NULL. */
-    enum ul_status (*prepare)(struct ul_compile *other, const char *model_path);
-    /* The results. */
-    struct ul_diag diag; /* UL_NO_FIT is an answer */
-    bool has_batch_statistics;
-    bool repeats; /* it takes more time than a plan without a budget */
-    char model_sha256[65];
-    struct ul_report_case result;
-};
-/* UL_USAGE where the option, which needs trials of each `what`, has a plan already, or a model that
- * can be read only once. */
-enum ul_status ul_compile_check_trials(struct ul_compile *compile, const char *option,
-                                       const char *each, const char *model_path) UL_MUST_CHECK;
-/* Compiles and plans one trial; its texts live in the compile's arena. */
-enum ul_status ul_compile_try(struct ul_compile *compile, const char *model_path,
-                              struct ul_trial *trial) UL_MUST_CHECK;
-/* Makes many trials, in parallel on the cores of this machine. Each result has its status. */
-void ul_compile_try_all(struct ul_compile *compile, const char *model_path, struct ul_trial *trials,
-                        uint32_t count);
-
-/* tries.c: what may be tried to make a plan smaller, one row for each; the last row has no kind. */
-struct ul_variants;
-enum ul_try_bits { UL_BITS_CHANGE, UL_BITS_KEPT, UL_BITS_KEPT_IN_F32 };
-/* APPLIED: the plan has it, and the plan without it is tried. Under a budget that plan is made
- * smaller by other means, which says nothing about this one. OPEN, GIVEN: the caller gave the
- * option no value, or a value. */
-enum ul_try_when { UL_TRY_ALWAYS, UL_TRY_APPLIED, UL_TRY_OPEN, UL_TRY_GIVEN };
-struct ul_try {
-    const char *kind;      /* its name in reports */
-    const char *option;    /* the option for it */
-    const char *value;     /* as in an edit */
-    enum ul_try_bits bits; /* whether results keep their bits */
-    enum ul_try_when when;
-    bool (*applies)(const struct ul_compile *compile); /* NULL: always */
-    /* Instead of `value`, makes edits number `index`; false: there are none. */
-    bool (*edit)(const struct ul_compile *compile, const struct ul_option *option, uint32_t index,
-                 struct ul_arena *arena, struct ul_option_edits *edits);
-    /* Adds plans of other programs to the compile's ladder; NULL: the row is about options. */
-    enum ul_status (*vary)(struct ul_variants *variants);
-};
-extern const struct ul_try ul_tries[];
-/* The edits of a row of options, from 0 on; false: there are none of that number. */
-bool ul_try_edit(const struct ul_compile *compile, const struct ul_try *row, uint32_t index,
-                 struct ul_arena *arena, struct ul_option_edits *edits);
-
-/* micro_batches.c: where --micro-batches leaves it open, sets the number of micro-batches with the
- * least predicted time within the budget. */
-enum ul_status ul_compile_find_parts(struct ul_compile *compile,
-                                     const char *model_path) UL_MUST_CHECK;
 
 /* settle.c: what the model's operators show about open dimensions; "": nothing. The sizes are added
  * to the options, with which the model has not been loaded yet. */
@@ -147,7 +98,12 @@ enum ul_status ul_compile_read_roots(struct ul_compile *compile,
 enum ul_status ul_compile_join_roots(struct ul_compile *compile,
                                      const struct ul_target *target) UL_MUST_CHECK;
 
-/* toolkit.c: fills in options for targets whose programs find their libraries at their start. */
+/* spaces.c: the memories of a program's buffer, by --space; UL_USAGE or UL_UNSUPPORTED for options
+ * that cannot be combined with it. */
+enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
+                                      struct ul_program_options *program) UL_MUST_CHECK;
+
+/* compiler.c: fills in options for targets whose programs find their libraries at their start. */
 enum ul_status ul_compile_resolve_toolkit(struct ul_compile *compile,
                                           struct ul_program_options *program) UL_MUST_CHECK;
 

@@ -23,6 +23,7 @@ ul_value_id ul_scope_find(const struct ul_scope *scope, const char *name)
 enum ul_status ul_scope_bind(struct ul_builder *builder, struct ul_scope *scope, const char *name,
                              ul_value_id value)
 {
+    UL_ASSERT(name != NULL && value != UL_NONE);
     if (value < UL_SEQUENCE_FIRST && ul_gradient_is_by(builder, name))
         builder->graph->values[value].flags |= UL_VALUE_INDEPENDENT;
     if (ul_names_add(&scope->names, name, value))
@@ -48,6 +49,7 @@ const char *ul_builder_describe(const struct ul_builder *builder, const char *na
 void ul_builder_problem(struct ul_builder *builder, const char *domain, const char *op,
                         const char *node, const char *reason)
 {
+    UL_ASSERT(domain != NULL && op != NULL && node != NULL && reason != NULL);
     struct ul_onnx_model *model = builder->model;
     struct ul_arena *arena = builder->graph->arena;
     for (uint32_t i = 0; i < model->problem_count; i++) {
@@ -133,6 +135,7 @@ static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto
 /* Why a value that is used does not exist, or NULL; the text follows the value's name. */
 static const char *why_missing(const struct ul_builder *builder, ul_value_id value)
 {
+    UL_ASSERT(value != UL_NONE && value != UL_ABSENT);
     if (ul_sequence_is(value) || builder->graph->values[value].kind != UL_VALUE_DEAD)
         return NULL;
     for (uint32_t i = 0; i < builder->withheld_count; i++)
@@ -270,6 +273,7 @@ static enum ul_status build_constant(struct ul_old_node *node, bool *done)
 
 static enum ul_status bind_results(struct ul_old_node *node, struct ul_scope *scope)
 {
+    UL_ASSERT(node->output_count <= node->declared_count);
     struct ul_builder *builder = node->builder;
     for (uint32_t i = 0; i < node->output_count; i++) {
         if (node->outputs[i][0] == '\0')

@@ -290,14 +290,8 @@ static bool ratio_make(int64_t above, int64_t below, struct ratio *out)
 {
     if (below == 0 || below == INT64_MIN || above == INT64_MIN)
         return false;
-    int64_t a = above < 0 ? -above : above, b = below < 0 ? -below : below;
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    a = below < 0 ? -a : a;
-    *out = (struct ratio){above / a, below / a};
+    int64_t divisor = below < 0 ? -ul_gcd(above, below) : ul_gcd(above, below);
+    *out = (struct ratio){above / divisor, below / divisor};
     return true;
 }
 

@@ -159,6 +159,7 @@ static void own_opsets(struct ul_builder *builder, const Onnx__FunctionProto *fu
         sets[opsets->count].domain = ul_domain_canonical(function->opset_import[i]->domain);
         sets[opsets->count++].version = function->opset_import[i]->version;
     }
+    UL_ASSERT(opsets->count == function->n_opset_import);
     opsets->sets = sets;
     for (uint32_t i = 0; i < outer->count; i++) {
         if (ul_opsets_version(opsets, outer->sets[i].domain) == 0)
@@ -169,6 +170,7 @@ static void own_opsets(struct ul_builder *builder, const Onnx__FunctionProto *fu
 static enum ul_status bind_outputs(struct ul_builder *builder, const Onnx__FunctionProto *function,
                                    struct ul_old_node *node, const struct ul_scope *scope)
 {
+    UL_ASSERT(node->output_count <= function->n_output);
     for (uint32_t i = 0; i < node->output_count; i++) {
         ul_value_id value = ul_scope_find(scope, function->output[i]);
         node->results[i] = value;

@@ -272,8 +272,5 @@ enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
     UL_TRY(ul_file_map(&file, arena, path, diag));
     enum ul_status status =
         ul_tensor_parse(arena, file.data, file.size_bytes, path, tensor, name, diag);
-    if (status != UL_OK)
-        ul_diag_prefix(diag, path);
-    ul_file_unmap(&file);
-    return status;
+    return ul_file_close(&file, path, status, diag);
 }

@@ -29,6 +29,7 @@ static void enlarge(struct ul_names *names)
     names->capacity = old.capacity == 0 ? 16 : old.capacity * 2;
     names->keys = UL_NEW_ARRAY(names->arena, const char *, names->capacity);
     names->values = UL_NEW_ARRAY(names->arena, uint32_t, names->capacity);
+    UL_ASSERT(names->count < names->capacity);
     for (uint32_t i = 0; i < old.capacity; i++) {
         if (old.keys[i] == NULL)
             continue;
@@ -54,6 +55,7 @@ uint32_t ul_names_find(const struct ul_names *names, const char *key)
 
 bool ul_names_add(struct ul_names *names, const char *key, uint32_t value)
 {
+    UL_ASSERT(names->arena != NULL && value != UL_NONE);
     if (names->count * 2 >= names->capacity)
         enlarge(names);
     uint32_t slot = slot_of(names, key);

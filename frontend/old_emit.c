@@ -9,6 +9,7 @@
 
 void ul_old_become(struct ul_old_node *node, const char *op)
 {
+    UL_ASSERT(ul_op_find("", op) != UL_OP_NONE);
     node->domain = "";
     node->op = op;
     node->version = UL_FRONTEND_OPSET_MAX;
@@ -67,6 +68,7 @@ const char *ul_old_why_unknown(struct ul_old_node *node, ul_value_id value)
 
 bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type)
 {
+    UL_ASSERT(ranks != 0);
     struct ul_builder *builder = node->builder;
     struct ul_arena *scratch = builder->scratch;
     *type = ul_old_type(node, ul_old_input(node, index));
@@ -111,6 +113,7 @@ ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t i
 void ul_old_emitted_float(struct ul_old_node *node, ul_value_id value, const char *name,
                           double number)
 {
+    UL_ASSERT(value < node->builder->graph->value_count);
     struct ul_graph *graph = node->builder->graph;
     if (graph->values[value].producer != UL_NONE) /* a placeholder after a problem has none */
         ul_node_set_float(graph, graph->values[value].producer, name, number);

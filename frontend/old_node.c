@@ -31,6 +31,7 @@ const char *ul_old_string(const struct ul_old_node *node, const char *name, cons
 
 static void set_attr(struct ul_old_node *node, const struct ul_attr *attr)
 {
+    UL_ASSERT(attr->name != NULL);
     ul_old_remove_attr(node, attr->name);
     UL_GROW(node->builder->scratch, node->attrs, node->attr_count, node->attr_capacity);
     node->attrs[node->attr_count++] = *attr;
@@ -44,6 +45,7 @@ void ul_old_set_int(struct ul_old_node *node, const char *name, int64_t value)
 
 void ul_old_set_string(struct ul_old_node *node, const char *name, const char *value)
 {
+    UL_ASSERT(value != NULL);
     struct ul_attr attr = {.name = name, .kind = UL_ATTR_STRING, .s = value};
     set_attr(node, &attr);
 }
@@ -65,6 +67,7 @@ ul_value_id ul_old_input(const struct ul_old_node *node, uint32_t index)
 
 void ul_old_set_input(struct ul_old_node *node, uint32_t index, ul_value_id value)
 {
+    UL_ASSERT(index < UL_LIMIT_NODE_INPUTS);
     while (node->input_count <= index) {
         UL_GROW(node->builder->scratch, node->inputs, node->input_count, node->input_capacity);
         node->inputs[node->input_count++] = UL_NONE;
@@ -85,6 +88,7 @@ static ul_value_id add_weight(struct ul_old_node *node, const struct ul_tensor *
 
 ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, uint32_t count)
 {
+    UL_ASSERT(count == 0 || values != NULL);
     return ul_build_ints(node->builder->graph, helper_name(node, "constant"), count, values);
 }
 
@@ -128,6 +132,7 @@ struct ul_build *ul_old_build(struct ul_old_node *node)
             .scratch = builder->scratch,
             .names_op = true};
     node->build.block = builder->block;
+    UL_ASSERT(node->build.graph == builder->graph);
     return &node->build;
 }
 
@@ -143,6 +148,7 @@ ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input
         return ul_graph_add_value(graph, op, UL_VALUE_NODE, NULL);
     }
     ul_node_id id = ul_build_node(ul_old_build(node), row, inputs, input_count, 1);
+    UL_ASSERT(graph->nodes[id].output_count == 1);
     for (uint32_t i = 0; i < attr_count; i++)
         ul_node_set_int(graph, id, attrs[i].name, attrs[i].value);
     return graph->nodes[id].outputs[0];
@@ -152,6 +158,7 @@ void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id va
 {
     if (output >= node->output_count || value == UL_NONE) /* after an error */
         return;
+    UL_ASSERT(value < node->builder->graph->value_count);
     struct ul_value *info = &node->builder->graph->values[value];
     ul_value_id before = node->results[output];
     if (before != UL_NONE && before != value)
@@ -164,6 +171,7 @@ void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id va
 
 void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reason)
 {
+    UL_ASSERT(reason != NULL);
     struct ul_builder *builder = node->builder;
     if (output >= node->output_count)
         return;
@@ -178,6 +186,7 @@ void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reas
 /* Checks what the graph's verifier demands of a node; a file that breaks it is invalid. */
 static enum ul_status check_arity(const struct ul_old_node *node, const struct ul_op_info *row)
 {
+    UL_ASSERT(row->min_inputs <= row->max_inputs && row->min_outputs <= row->max_outputs);
     struct ul_builder *builder = node->builder;
     const char *name = ul_builder_describe(builder, node->name, node->op);
     if (node->input_count < row->min_inputs || node->input_count > row->max_inputs)

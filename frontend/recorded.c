@@ -230,10 +230,7 @@ static enum ul_status read_sequence(struct ul_arena *arena, const char *path,
     struct ul_file file;
     UL_TRY(ul_file_map(&file, arena, path, diag));
     enum ul_status status = read_items(arena, &file, tensors, count, diag);
-    if (status != UL_OK)
-        ul_diag_prefix(diag, path);
-    ul_file_unmap(&file);
-    return status;
+    return ul_file_close(&file, path, status, diag);
 }
 
 enum ul_status ul_recorded_read(struct ul_arena *arena, const struct ul_recorded *file,

@@ -129,6 +129,7 @@ static void put_tensor_head(struct ul_text *text, const struct ul_tensor *tensor
 static void put_weight(struct save *save, ul_value_id value)
 {
     const struct ul_tensor *tensor = save->graph->values[value].tensor;
+    UL_ASSERT(tensor != NULL && save->names[value] != NULL);
     uint64_t stored_bytes = ul_type_packed_bytes(&tensor->type);
     struct ul_text head, inner;
     ul_text_init(&inner, save->arena);

@@ -65,6 +65,7 @@ static enum ul_status find_segments(struct source *source)
         memcpy(&index, proto->raw_data.data, sizeof index);
     if (index >= wire->tensor_count)
         return bad(source, "the data of two tensors is mixed");
+    UL_ASSERT(wire->tensors[index].first + wire->tensors[index].count <= wire->segment_count);
     source->segments = wire->segments + wire->tensors[index].first;
     source->segment_count = wire->tensors[index].count;
     return UL_OK;
@@ -75,6 +76,7 @@ static enum ul_status find_segments(struct source *source)
 static void unpack(unsigned char *out, const unsigned char *packed, uint64_t count,
                    const struct ul_dtype_info *info)
 {
+    UL_ASSERT(info->bits == 2 || info->bits == 4 || info->bits == 6);
     unsigned bits = info->bits, mask = (1u << bits) - 1;
     unsigned sign = info->is_integer && info->is_signed ? (mask >> 1) + 1 : 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -90,6 +92,7 @@ static void unpack(unsigned char *out, const unsigned char *packed, uint64_t cou
 static const struct ul_tensor *tensor_of_bytes(const struct source *source,
                                                const unsigned char *bytes, bool packed)
 {
+    UL_ASSERT(bytes != NULL || source->element_count == 0);
     struct ul_arena *arena = source->builder->graph->arena;
     struct ul_tensor *tensor = UL_NEW(arena, struct ul_tensor);
     tensor->type = source->type;
@@ -158,6 +161,7 @@ static uint64_t typed_count(const struct source *source)
 
 static uint64_t count_numbers(const struct ul_wire *wire, const struct ul_wire_segment *segment)
 {
+    UL_ASSERT(segment->offset + segment->size_bytes <= wire->size_bytes);
     if (!segment->packed)
         return 1;
     if (segment->field == 4)
@@ -187,6 +191,7 @@ static uint64_t next_varint(const unsigned char *data, uint64_t *at, uint64_t en
  * the number is out of an integer's range, or has more bits than the element, signed or not. */
 static bool put_number(unsigned char *place, enum ul_dtype dtype, uint32_t size, uint64_t value)
 {
+    UL_ASSERT(size >= 1 && size <= 8);
     unsigned char bytes[8];
     uint64_t above = size < 8 ? value >> (8 * size - 1) : 0, all = UINT64_MAX >> (8 * size - 1);
     int64_t low, high;
@@ -274,6 +279,7 @@ static enum ul_status decode_typed(const struct source *source, const struct ul_
         if (source->segments[i].field == field)
             UL_TRY(decode_segment(source, &source->segments[i], size, &place));
     }
+    UL_ASSERT(place == data + bytes);
     *out = tensor_of_bytes(source, data, shares);
     return UL_OK;
 }

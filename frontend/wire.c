@@ -144,6 +144,7 @@ struct scan {
 
 static enum ul_status bad(const struct scan *scan, enum kind kind, uint64_t at, const char *what)
 {
+    UL_ASSERT(kind < NONE);
     return ul_diag_set(scan->diag, UL_INVALID, "not a valid ONNX file: %s in a %s at byte %llu",
                        what, messages[kind].name, (unsigned long long)at);
 }
@@ -164,6 +165,7 @@ static bool read_varint(const unsigned char *data, uint64_t *at, uint64_t end, u
 
 static uint64_t read_fixed(const unsigned char *data, uint64_t at, unsigned byte_count)
 {
+    UL_ASSERT(byte_count == 4 || byte_count == 8);
     uint64_t value = 0;
     for (unsigned i = 0; i < byte_count; i++)
         value |= (uint64_t)data[at + i] << (8 * i);
@@ -173,6 +175,7 @@ static uint64_t read_fixed(const unsigned char *data, uint64_t at, unsigned byte
 const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
                          struct ul_wire_field *field)
 {
+    UL_ASSERT(*at < end);
     uint64_t tag = 0;
     if (!read_varint(data, at, end, &tag))
         return "cut-off tag";
@@ -199,6 +202,7 @@ const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
         return "unknown wire type";
     }
     field->end = *at;
+    UL_ASSERT(field->begin <= field->end && field->end <= end);
     return NULL;
 }
 
@@ -240,6 +244,7 @@ void ul_wire_put_varint(struct ul_text *out, uint64_t value)
 
 void ul_wire_put_key(struct ul_text *out, uint32_t number, uint32_t wire_type)
 {
+    UL_ASSERT(number != 0 && wire_type <= UL_WIRE_FIXED32);
     ul_wire_put_varint(out, (uint64_t)number << 3 | wire_type);
 }
 

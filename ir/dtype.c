@@ -120,6 +120,11 @@ bool ul_type_same_dims(const struct ul_type *a, const struct ul_type *b)
     return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
 }
 
+bool ul_type_has_dims(const struct ul_type *type, uint32_t rank, const int64_t *dims)
+{
+    return type->rank == rank && memcmp(type->dims, dims, rank * sizeof *dims) == 0;
+}
+
 bool ul_type_equal(const struct ul_type *a, const struct ul_type *b)
 {
     if (a->rank == UL_RANK_UNKNOWN || b->rank == UL_RANK_UNKNOWN)

@@ -310,16 +310,6 @@ static bool add_operand(const struct ul_accesses *a, struct row_index *row,
     return true;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a < 0 ? -a : a;
-}
-
 /* Whether what is stored for each column is stored where no other column is read. Columns agree in
  * where they begin, do not meet, and all else is a multiple of what they reach over. */
 static bool columns_apart(const struct ul_accesses *a, const struct shared *shared,
@@ -340,10 +330,10 @@ static bool columns_apart(const struct ul_accesses *a, const struct shared *shar
     int64_t period = rows[1].low - rows[0].low, reach = 1;
     for (uint32_t d = 0; d < m; d++)
         if (c->extents[d] > 1)
-            period = gcd(gcd(period, rows[1].factors[loops + d]), c->b.at.strides[d]);
+            period = ul_gcd(ul_gcd(period, rows[1].factors[loops + d]), c->b.at.strides[d]);
     for (uint32_t d = m + n; d < m + n + c->k_count; d++)
         if (c->extents[d] > 1)
-            period = gcd(period, c->b.at.strides[d]);
+            period = ul_gcd(period, c->b.at.strides[d]);
     columns.vars = c->vars + m;
     columns.loop_count = n;
     for (uint32_t d = m; d < m + n; d++) {

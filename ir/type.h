@@ -76,6 +76,7 @@ uint64_t ul_type_elements(const struct ul_type *type);
 uint64_t ul_type_bytes(const struct ul_type *type);
 /* Its bytes as ONNX stores them: elements below 8 bits without a gap, the first in the low bits. */
 uint64_t ul_type_packed_bytes(const struct ul_type *type);
+bool ul_type_has_dims(const struct ul_type *type, uint32_t rank, const int64_t *dims);
 bool ul_type_equal(const struct ul_type *a, const struct ul_type *b);
 /* Both ranks must be known. */
 bool ul_type_same_dims(const struct ul_type *a, const struct ul_type *b);

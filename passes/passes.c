@@ -290,15 +290,6 @@ static void dump_after(const struct ul_pass *pass, const struct row *row,
             text.data);
 }
 
-bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name)
-{
-    for (uint32_t i = 0; i < pass->options->disabled_count; i++) {
-        if (strcmp(pass->options->disabled[i], name) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool is_skipped(const struct ul_pass *pass, const struct row *row)
 {
     if (pass->options->only != NULL && !is_named(pass->options->only, &row->info))
@@ -326,8 +317,8 @@ static void drop_facts(struct ul_graph *graph, const struct row *row)
         graph->nodes[n].group = UL_NONE;
 }
 
-enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph *graph,
-                               struct ul_graph *copy)
+static enum ul_status dry_run(const struct ul_pass *pass, const struct ul_graph *graph,
+                              struct ul_graph *copy)
 {
     struct ul_passes_options options = *pass->options;
     struct ul_pass trial = *pass;
@@ -379,7 +370,9 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                            .scratch = scratch,
                            .diag = diag,
                            .options = options,
-                           .traits = options->traits != NULL ? options->traits : &nothing};
+                           .traits = options->traits != NULL ? options->traits : &nothing,
+                           .dry_run = dry_run,
+                           .run = ul_passes_run};
     uint32_t facts = options->start_at != NULL ? TYPES | VIEWS | GROUPS : 0;
     UL_TRY(check_options(options, scratch, diag));
     UL_TRY(ul_graph_verify(graph, diag));

@@ -14,6 +14,13 @@ struct ul_pass {
     const struct ul_passes_options *options;
     const struct ul_target_traits *traits; /* never NULL */
     uint32_t row;                          /* of the pipeline */
+    /* The pipeline, for passes that ask what others would make. What the rows after this one, up to
+     * fusion, make of a copy of the graph in the pass's scratch: as the options say, but without
+     * joined products; nothing is checked or printed. And ul_passes_run. */
+    enum ul_status (*dry_run)(const struct ul_pass *pass, const struct ul_graph *graph,
+                              struct ul_graph *copy);
+    enum ul_status (*run)(struct ul_graph *graph, struct ul_arena *scratch,
+                          const struct ul_passes_options *options, struct ul_diag *diag);
 };
 typedef enum ul_status ul_pass_fn(struct ul_pass *pass);
 
@@ -27,15 +34,10 @@ ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bn
     ul_pass_halves, ul_pass_derive, ul_pass_lora, ul_pass_weights, ul_pass_stop, ul_pass_once,
     ul_pass_phases, ul_pass_casts;
 
-/* passes.c: --no-pass was given for it. */
-bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
-/* What the passes after this one, up to fusion, would make of a copy of the graph in the pass's
- * scratch: as the options say, but without joined products; nothing is checked or printed. */
-enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph *graph,
-                               struct ul_graph *copy);
-
 /* edit.c */
 
+/* --no-pass was given for it. */
+bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
 /* Turns a node's output, whose value is known, into a weight, and detaches it from the node. */
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
 /* Removes a node whose outputs are known: those that are read (per value) become weights with

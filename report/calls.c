@@ -47,6 +47,7 @@ bool ul_report_weight_bytes(const struct ul_report *report, uint64_t bytes[UL_DT
             continue;
         enum ul_dtype storage = report->values[range->value].storage;
         const struct ul_dtype_info *info = ul_dtype_get(storage);
+        UL_ASSERT(storage < UL_DTYPE_COUNT);
         bytes[storage] += range->size_bytes;
         is_narrow = is_narrow || (info->size_bytes == 1 && storage != UL_BOOL);
     }

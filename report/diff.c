@@ -52,6 +52,7 @@ static struct entry *list_peak(struct ul_arena *arena, const struct ul_saved *sa
         else
             entries[(*count)++] = entries[i];
     }
+    UL_ASSERT(*count <= all);
     return entries;
 }
 
@@ -90,6 +91,7 @@ void ul_diff_make(struct ul_arena *arena, const struct ul_saved *old, const stru
         if (value.old_bytes != value.new_bytes)
             values[diff->value_count++] = value;
     }
+    UL_ASSERT(diff->value_count <= old_count + new_count);
     if (diff->value_count > 0)
         qsort(values, diff->value_count, sizeof *values, by_change);
     double bytes = old->reserved_bytes > 0 ? (double)old->reserved_bytes : 1.0;

@@ -32,11 +32,6 @@ static const char *class_name(uint32_t index)
     return ul_plan_class_name((enum ul_plan_class)index);
 }
 
-static const char *kind_name(uint32_t index)
-{
-    return ul_plan_kind_name((enum ul_plan_kind)index);
-}
-
 static const char *type_name(uint32_t index)
 {
     return ul_dtype_get((enum ul_dtype)index)->name;
@@ -63,7 +58,7 @@ const char *ul_saved_part_name(uint32_t part)
 static const struct ul_fact_names
     any_names = {.count = 0},
     classes_names = {.name = class_name, .count = UL_PLAN_CLASS_COUNT},
-    kinds_names = {.name = kind_name, .count = UL_PLAN_KIND_COUNT},
+    kinds_names = {.name = ul_plan_word, .count = UL_PLAN_WORD_COUNT},
     reasons_names = {.name = reason_name, .count = UL_KEPT_COUNT - UL_KEPT_NOT - 1},
     types_names = {.name = type_name, .count = UL_DTYPE_COUNT, .is_sparse = true},
     rows_names = {.name = ul_report_row_name, .count = UL_REPORT_ROW_COUNT};

@@ -52,8 +52,8 @@ enum {
 #define UL_MEMBER_LINE(key, of) const char *key;
 #define UL_MEMBER_NAME(key, of) const char *key;
 #define UL_MEMBER_CLASS(key, of) enum ul_plan_class key;
-#define UL_MEMBER_KIND(key, of) enum ul_plan_kind key;
-#define UL_MEMBER_INDEXES(key, of) /* NULL: missing */                                             \
+#define UL_MEMBER_KIND(key, of) uint32_t key; /* a word of ul_plan_word */
+#define UL_MEMBER_INDEXES(key, of)            /* NULL: missing */                                  \
     const uint32_t *key;                                                                           \
     uint32_t key##_count;
 #define UL_MEMBER_SET(key, of)                                                                     \

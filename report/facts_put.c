@@ -39,6 +39,7 @@ static bool says_something(const struct ul_fact *fact, const void *object)
 static bool is_there(const struct ul_fact_class *class, uint32_t index, const char *objects,
                      uint32_t count)
 {
+    UL_ASSERT(index < class->count);
     const struct ul_fact *facts = class->facts;
     bool is_said = facts[index].when <= UL_FACT_LATER;
     for (; facts[index].when == UL_FACT_TOO; index--)
@@ -112,6 +113,7 @@ static void put_break(struct ul_text *text, int indent, bool is_first)
 static void put_sums(struct ul_text *text, const struct ul_fact *fact, const void *object,
                      int indent)
 {
+    UL_ASSERT(fact->names != NULL);
     const uint64_t *sums = at(object, fact->place);
     bool is_first = true;
     ul_text_put(text, "{");
@@ -127,6 +129,7 @@ static void put_sums(struct ul_text *text, const struct ul_fact *fact, const voi
 
 static void put_set(struct ul_text *text, const struct ul_fact *fact, const void *object)
 {
+    UL_ASSERT(fact->names != NULL && fact->names->count <= 32);
     uint32_t set = *(const uint32_t *)at(object, fact->place), shown = 0;
     ul_text_put(text, "[");
     for (uint32_t i = 0; i < fact->names->count; i++)

@@ -70,6 +70,7 @@ static const char *take_change(const json_t *item, int64_t *out)
 static const char *take_name(struct ul_json *json, const struct ul_fact *fact, const json_t *item,
                              uint32_t *out)
 {
+    UL_ASSERT(fact->names != NULL);
     const char *text = json_string_value(item);
     for (*out = 0; text != NULL && *out < fact->names->count; ++*out)
         if (strcmp(text, fact->names->name(*out)) == 0)

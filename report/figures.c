@@ -91,6 +91,12 @@ uint64_t ul_report_floor_bytes(const struct ul_report *report)
     return floor_bytes;
 }
 
+uint64_t ul_report_limit_bytes(const struct ul_problem *problem, const struct ul_saved *facts)
+{
+    bool has_banks = facts->budget_bytes == 0 && problem->bank_count > 0;
+    return has_banks ? problem->spaces[0].capacity_bytes : facts->budget_bytes;
+}
+
 uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space)
 {
     uint32_t index = 0;
@@ -120,10 +126,10 @@ void ul_report_count_transfers(const struct ul_report *report, struct ul_saved_t
         if (at->kind == UL_PLAN_RUN && at->substep == 0)
             runs_cost = ul_size_add_saturating(
                 runs_cost, report->problem->steps[at->step].alternatives[at->alternative].cost);
-        if (at->kind == UL_PLAN_SAVE) {
+        if (at->kind == UL_PLAN_COPY && !at->loads) {
             transfers->saves++;
             transfers->saved_bytes += report->problem->values[at->value].size_bytes;
-        } else if (at->kind == UL_PLAN_LOAD) {
+        } else if (at->kind == UL_PLAN_COPY) {
             transfers->loads++;
             transfers->loaded_bytes += report->problem->values[at->value].size_bytes;
         }
@@ -134,7 +140,7 @@ void ul_report_count_transfers(const struct ul_report *report, struct ul_saved_t
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)
 {
     const struct ul_plan_position *at = &report->plan->positions[position];
-    const char *kind = ul_plan_kind_name(at->kind);
+    const char *kind = ul_plan_word(ul_plan_word_of(at->kind, at->loads));
     if (at->kind == UL_PLAN_RUN)
         return report->steps[at->step];
     if (at->kind == UL_PLAN_WAIT)

@@ -31,6 +31,7 @@ static uint64_t process_at(const struct ul_report *report, const struct ul_plan_
     const struct ul_plan_beside *beside = &report->beside;
     if (report->variants != NULL)
         beside = &report->variants[ladder->rungs[i].variant].process;
+    UL_ASSERT(i < ladder->count);
     return ul_plan_bounded_bytes(beside, plan_at(ladder, i));
 }
 
@@ -54,6 +55,7 @@ static bool report_at(const struct ul_report *report, const struct ul_plan_ladde
 /* The node of the step at the peak. */
 static const char *peak_at(const struct ul_report *own)
 {
+    UL_ASSERT(own->plan->peak_position < own->plan->position_count);
     const struct ul_plan_position *peak = &own->plan->positions[own->plan->peak_position];
     return own->steps[peak->step].node;
 }

@@ -71,13 +71,12 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
 /* ---- The tables ---- */
 
 /* A position has 0 in fields that its kind does not use. */
-static bool is_of_kind(const struct ul_saved_step *at)
+static bool is_of_kind(const struct ul_saved_step *at, enum ul_plan_kind kind)
 {
-    bool moves = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
-    bool runs = at->kind == UL_PLAN_RUN;
+    bool moves = kind == UL_PLAN_COPY, runs = kind == UL_PLAN_RUN;
     return (runs || (at->alternative == 0 && at->part == 0 && at->copy == 0)) &&
            (moves || (at->value == 0 && at->space == 0)) &&
-           (at->kind == UL_PLAN_WAIT ? at->stream == 0 : at->awaited == 0) &&
+           (kind == UL_PLAN_WAIT ? at->stream == 0 : at->awaited == 0) &&
            (!runs || at->region == 0);
 }
 
@@ -89,28 +88,28 @@ static enum ul_status place_steps(const struct ul_saved *said, struct ul_arena *
     plan->positions = UL_NEW_ARRAY(arena, struct ul_plan_position, said->step_count);
     for (uint32_t i = 0; i < said->step_count; i++) {
         const struct ul_saved_step *at = &said->steps[i];
-        bool runs = at->kind == UL_PLAN_RUN;
+        struct ul_plan_position *to = &plan->positions[i];
+        ul_plan_set_word(to, at->kind);
         if (at->step != UL_PLAN_NONE && at->step >= problem->step_count)
             return ul_diag_set(diag, UL_INVALID,
                                "\"steps\": entry %u of \"step\", of %s, is no step of %u", i,
                                ul_quote(arena, at->name), problem->step_count);
-        if (!is_of_kind(at))
+        if (!is_of_kind(at, to->kind))
             return ul_diag_set(diag, UL_MISMATCH,
                                "\"steps\": entry %u says something that a \"%s\" has none of", i,
-                               ul_plan_kind_name(at->kind));
-        plan->positions[i] =
-            (struct ul_plan_position){.kind = at->kind,
-                                      .step = runs ? at->step : 0,
-                                      .alternative = at->alternative,
-                                      .substep = at->part,
-                                      .copy = at->copy,
-                                      .stream = at->stream,
-                                      .value = at->value,
-                                      .space = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD
-                                                   ? ul_report_space_at(problem, at->space)
-                                                   : 0,
-                                      .awaited = at->awaited,
-                                      .region = at->region};
+                               ul_plan_word(at->kind));
+        *to = (struct ul_plan_position){
+            .kind = to->kind,
+            .loads = to->loads,
+            .step = to->kind == UL_PLAN_RUN ? at->step : 0,
+            .alternative = at->alternative,
+            .substep = at->part,
+            .copy = at->copy,
+            .stream = at->stream,
+            .value = at->value,
+            .space = to->kind == UL_PLAN_COPY ? ul_report_space_at(problem, at->space) : 0,
+            .awaited = at->awaited,
+            .region = at->region};
     }
     return UL_OK;
 }
@@ -159,6 +158,26 @@ static enum ul_status place_spaces(const struct ul_saved *said, struct ul_arena 
     return UL_OK;
 }
 
+/* A plan that does not fit is not laid out. */
+static enum ul_status place_banks(const struct ul_saved *said, struct ul_arena *arena,
+                                  const struct ul_problem *problem, struct ul_plan *plan,
+                                  struct ul_diag *diag)
+{
+    plan->bank_count = said->bank_count;
+    plan->bank_cost = said->bank_cost;
+    plan->bank_cost_bound = said->bank_cost_bound;
+    if (said->bank_count != problem->bank_count && (said->fits || said->bank_count > 0))
+        return ul_diag_set(diag, UL_MISMATCH, "\"banks\": %u of them, and --space gives %u",
+                           said->bank_count, problem->bank_count);
+    if (said->bank_count == 0)
+        return UL_OK;
+    plan->banks = UL_NEW_ARRAY(arena, struct ul_plan_bank_place, said->bank_count);
+    for (uint32_t b = 0; b < said->bank_count; b++)
+        plan->banks[b] = (struct ul_plan_bank_place){.begin_bytes = said->banks[b].begin_bytes,
+                                                     .size_bytes = said->banks[b].reserved_bytes};
+    return UL_OK;
+}
+
 /* ---- Claims ---- */
 
 /* Claims about costs follow from the costs, to the nine digits that are written. */
@@ -199,7 +218,8 @@ static uint64_t floor_of(const struct ul_saved *said, const struct ul_problem *p
 static enum ul_status check_floor(const struct ul_saved *said, const struct ul_problem *problem,
                                   const struct ul_plan *plan, struct ul_diag *diag)
 {
-    uint64_t budget = said->budget_bytes, floor_bytes = floor_of(said, problem, plan);
+    uint64_t budget = ul_report_limit_bytes(problem, said);
+    uint64_t floor_bytes = floor_of(said, problem, plan);
     bool is_least =
         plan->reserved_bytes[0] == plan->order_lower_bound_bytes &&
         strcmp(plan->pack_method, ul_method_get(UL_METHOD_PACK, UL_PACK_NONE)->name) != 0;
@@ -257,7 +277,8 @@ static enum ul_status check_claims(const struct ul_saved *said, const struct ul_
     if (budget == 0 && !is_process && plan->smallest_budget_bytes < plan->lower_bound_bytes)
         return ul_diag_set(diag, UL_MISMATCH,
                            "\"smallest_budget_bytes\" is below \"lower_bound_bytes\"");
-    if (plan->fits != (budget == 0 || plan->bounded_bytes <= budget))
+    bool is_laid_out = problem->bank_count == 0 || plan->bank_count > 0;
+    if (plan->fits != (is_laid_out && (budget == 0 || plan->bounded_bytes <= budget)))
         return ul_diag_set(diag, UL_MISMATCH, "\"fits\" contradicts the budget and the bytes %s",
                            is_process ? "of the process" : "reserved");
     return check_floor(said, problem, plan, diag);
@@ -298,6 +319,7 @@ enum ul_status ul_report_read_plan(struct ul_arena *arena, const struct ul_saved
                          .rows.holes_bytes = said->rows[UL_PLAN_CLASS_COUNT + 1]};
     memcpy(plan->rows.class_bytes, said->rows, sizeof plan->rows.class_bytes);
     UL_TRY(place_spaces(said, arena, problem, plan, diag));
+    UL_TRY(place_banks(said, arena, problem, plan, diag));
     UL_TRY(check_claims(said, problem, plan, diag));
     UL_TRY(place_steps(said, arena, problem, plan, diag));
     UL_TRY(place_ranges(said, arena, problem, plan, diag));

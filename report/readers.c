@@ -48,9 +48,9 @@ static void walk_positions(struct walk *walk)
     const struct ul_problem *problem = walk->problem;
     for (uint32_t p = 0; p < walk->plan->position_count; p++) {
         const struct ul_plan_position *at = &walk->plan->positions[p];
-        if (at->kind == UL_PLAN_SAVE)
+        if (at->kind == UL_PLAN_COPY && !at->loads)
             note_reader(walk, at->value, p);
-        if (at->kind == UL_PLAN_LOAD)
+        if (at->kind == UL_PLAN_COPY && at->loads)
             note_load(walk, at, p);
         if (at->kind != UL_PLAN_RUN)
             continue;

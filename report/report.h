@@ -133,6 +133,9 @@ const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t 
  * inputs or all outputs of an entry point; where there was no choice of splits, the lower bound of
  * the program. What other models in a shared arena take is not counted. */
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
+/* The limit for every plan: the budget, or the sum of the problem's banks; 0: there is no such
+ * limit. */
+uint64_t ul_report_limit_bytes(const struct ul_problem *problem, const struct ul_saved *facts);
 /* Files do not number spaces that are parts of the process. These give a space's index in files
  * (for the count of all spaces, how many have one), and the space of an index. */
 uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space);
@@ -234,5 +237,27 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
                               uint32_t columns);
 void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table);
 void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table);
+
+/* refusal.c */
+
+enum { UL_REFUSAL_REMEDIES = 5 };
+struct ul_refusal {
+    uint64_t budget_bytes, needed_bytes;
+    uint64_t offload_budget_bytes; /* 0: offloaded values are not bounded */
+    const char *method; /* why a named method does not apply; NULL: it does, or none is named */
+    bool keeps;         /* the caller said what a plan keeps */
+    uint32_t remedy_count;
+    const char *remedies[UL_REFUSAL_REMEDIES]; /* options that make a plan smaller */
+};
+/* The message where the report's plan offloads more than the other space has. */
+const char *ul_report_offload_refusal(const struct ul_report *report, uint64_t reserved_bytes,
+                                      uint64_t capacity_bytes, struct ul_arena *arena);
+/* The message where the report's plan needs more than its budget. */
+const char *ul_report_refusal(const struct ul_report *report, const struct ul_refusal *refusal,
+                              struct ul_arena *arena);
+/* The message where it does not fit its banks. `capacities` has by bank what suffices while the
+ * others are as they are; 0: nothing is known to. */
+const char *ul_report_bank_refusal(const struct ul_report *report, const struct ul_refusal *refusal,
+                                   const uint64_t *capacities, struct ul_arena *arena);
 
 #endif

@@ -61,7 +61,7 @@ static void save_step(const struct ul_report *report, const struct ul_report_rea
         .part = at->substep,
         .flops = step.flop_count,
         .moved_bytes = step.moved_bytes,
-        .kind = at->kind,
+        .kind = ul_plan_word_of(at->kind, at->loads),
         .stream = at->stream,
         .value = at->value,
         .space = ul_report_space_index(report->problem, at->space),
@@ -92,6 +92,58 @@ static void save_tables(const struct ul_report *report, struct ul_arena *arena,
         save_range(report, arena, &readers, i, &saved->ranges[i]);
 }
 
+/* The largest live sum of the ranges in a bank. */
+static uint64_t live_in_bank(const struct ul_plan *plan, struct ul_arena *arena, uint32_t bank)
+{
+    uint32_t length = plan->position_count > 0 ? plan->position_count : 1;
+    uint64_t *change = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)length + 1), live = 0, most = 0;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        uint64_t bytes = ul_size_align_or_die(range->size_bytes, plan->alignment_bytes);
+        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
+        if (range->space != 0 || begin >= range->end ||
+            ul_plan_find_bank(plan, range->offset_bytes, bytes) != bank)
+            continue;
+        change[begin] += bytes;
+        change[range->end] -= bytes;
+    }
+    for (uint32_t p = 0; p < length; p++) {
+        live += change[p];
+        most = live > most ? live : most;
+    }
+    return most;
+}
+
+static void save_banks(const struct ul_report *report, struct ul_arena *arena,
+                       struct ul_saved *saved)
+{
+    const struct ul_plan *plan = report->plan;
+    const uint64_t *moved = ul_account_moved(arena, report->problem, plan);
+    struct ul_saved_bank *banks = UL_NEW_ARRAY(arena, struct ul_saved_bank, plan->bank_count);
+    for (uint32_t b = 0; b < plan->bank_count; b++) {
+        const struct ul_plan_bank *bank = &report->problem->banks[b];
+        banks[b] = (struct ul_saved_bank){.name = bank->name,
+                                          .capacity_bytes = bank->capacity_bytes,
+                                          .bandwidth_mb = bank->bandwidth_mb,
+                                          .weights = bank->weights,
+                                          .begin_bytes = plan->banks[b].begin_bytes,
+                                          .reserved_bytes = plan->banks[b].size_bytes,
+                                          .live_bytes = live_in_bank(plan, arena, b)};
+    }
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        uint32_t b = range->space == 0 && range->size_bytes > 0
+                         ? ul_plan_find_bank(plan, range->offset_bytes, range->size_bytes)
+                         : UL_PLAN_NONE;
+        if (b != UL_PLAN_NONE)
+            banks[b].moved_bytes = ul_size_add_saturating(banks[b].moved_bytes, moved[r]);
+    }
+    saved->banks = banks;
+    saved->bank_count = plan->bank_count;
+    saved->bank_cost = plan->bank_cost;
+    saved->bank_cost_bound = plan->bank_cost_bound;
+}
+
 /* A process is no smaller than its buffer, except for rows that are never looked up. */
 static bool is_misfit_proven(const struct ul_report *report)
 {
@@ -101,7 +153,8 @@ static bool is_misfit_proven(const struct ul_report *report)
     uint64_t unread =
         buffer < reserved && !report->facts.process_peak_at_start ? reserved - buffer : 0;
     uint64_t floor_bytes = ul_report_floor_bytes(report);
-    return floor_bytes > unread && report->facts.budget_bytes < floor_bytes - unread;
+    return floor_bytes > unread &&
+           ul_report_limit_bytes(report->problem, &report->facts) < floor_bytes - unread;
 }
 
 static void save_plan(const struct ul_report *report, struct ul_saved *saved)
@@ -268,6 +321,8 @@ static void save(const struct ul_report *report, struct ul_arena *arena, struct 
     saved->version = 1;
     saved->tool = "ullage " UL_VERSION;
     save_plan(report, saved);
+    if (report->plan->bank_count > 0)
+        save_banks(report, arena, saved);
     save_sums(report, arena, saved);
     save_blockers(report, arena, saved);
     save_remedies(arena, saved);

@@ -97,7 +97,9 @@ bool ul_saved_bounds_buffer(const struct ul_saved *saved)
 
 bool ul_saved_is_of_device(const struct ul_saved *saved)
 {
-    return strcmp(saved->target, "cuda") == 0;
+    if (saved->process_of != NULL && saved->process_of[0] != '\0')
+        return strcmp(saved->process_of, "device") == 0;
+    return saved->cudnn != NULL && saved->cudnn[0] != '\0'; /* an older plan: its library */
 }
 
 const struct ul_saved_search *ul_saved_largest(const struct ul_saved *saved)
@@ -119,6 +121,7 @@ const struct ul_saved_remedy *ul_saved_cheapest(const struct ul_saved *saved)
 
 const char *ul_saved_option(const struct ul_saved *saved, const char *name)
 {
+    UL_ASSERT(name != NULL);
     for (uint32_t i = 0; i < saved->option_count; i++)
         if (strcmp(saved->options[i].name, name) == 0)
             return saved->options[i].value;
@@ -136,6 +139,7 @@ const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
 const char *ul_saved_range_name(const struct ul_saved *saved, struct ul_arena *arena,
                                 uint32_t range)
 {
+    UL_ASSERT(range < saved->range_count);
     const struct ul_saved_step *maker = ul_saved_maker(saved, &saved->ranges[range]);
     if (saved->ranges[range].value != UL_PLAN_NONE)
         return saved->ranges[range].name;
@@ -158,6 +162,7 @@ uint32_t ul_saved_alive(const struct ul_saved *saved, struct ul_arena *arena, ui
             saved->peak_step < range->end && !taken_over[i])
             (*alive)[count++] = i;
     }
+    UL_ASSERT(count <= saved->range_count);
     return count;
 }
 

@@ -34,6 +34,7 @@ enum { TIGHT_VALUES = 1, TIGHT_NOTES, TIGHT_BOUNDS, TIGHTEST };
 
 static double in_unit(const struct summary *summary, uint64_t bytes)
 {
+    UL_ASSERT(summary->unit.bytes > 0);
     return (double)bytes / summary->unit.bytes;
 }
 
@@ -312,6 +313,14 @@ static void put_rows(struct summary *summary)
             put_part(summary, "of it operands of its calls", saved->for_library.operand_bytes);
     }
     put_row(summary, "reserved", saved->reserved_bytes);
+    for (uint32_t b = 0; b < saved->bank_count; b++) {
+        const struct ul_saved_bank *bank = &saved->banks[b];
+        put_part(summary,
+                 ul_arena_printf(summary->text->arena, "of it %s, of %s",
+                                 name_of(summary, bank->name),
+                                 ul_size_format(summary->text->arena, bank->capacity_bytes)),
+                 bank->reserved_bytes);
+    }
 }
 
 /* Memory outside the written memory: read-only data, which a microcontroller has in flash, and
@@ -827,6 +836,33 @@ static void put_transfers(struct summary *summary)
                             (double)saved->transfers.exposed_cost * 1e-6));
 }
 
+/* Writes how long it takes to move bytes to and from the spaces, and how near that is to the least.
+ */
+static void put_moves(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    struct ul_arena *arena = summary->text->arena;
+    struct ul_text text;
+    if (saved->bank_count == 0)
+        return;
+    ul_text_init(&text, arena);
+    ul_text_put(&text, "Spaces: a run moves ");
+    for (uint32_t b = 0; b < saved->bank_count; b++)
+        ul_text_printf(&text, "%s%s to and from %s", b == 0 ? "" : ", ",
+                       ul_size_format(arena, saved->banks[b].moved_bytes),
+                       name_of(summary, saved->banks[b].name));
+    ul_text_printf(&text, ", which takes %.4g ms; ", (double)saved->bank_cost * 1e-6);
+    if (saved->bank_cost_bound == saved->bank_cost)
+        ul_text_put(&text, "no layout of these values in them takes less (the planner's word).");
+    else
+        ul_text_printf(&text,
+                       "no layout of these values in them takes less than %.4g ms, %.2f %% below "
+                       "that (the planner's word).",
+                       (double)saved->bank_cost_bound * 1e-6,
+                       100 * (1 - (double)saved->bank_cost_bound / (double)saved->bank_cost));
+    put_folded(summary, text.data);
+}
+
 static void put_launches(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
@@ -854,6 +890,7 @@ static void put_bounds(struct summary *summary)
                                saved->is_checked ? "Checked independently."
                                                  : "Not checked: see ullage check."));
     put_transfers(summary);
+    put_moves(summary);
     if (profile == NULL)
         return;
     uint64_t shared_ns = saved->launches.shared_ns < saved->cost ? saved->launches.shared_ns : 0;
@@ -966,8 +1003,7 @@ static void put_libraries(struct summary *summary)
         where = ul_arena_printf(arena, ", %s where that lies free", exact(summary, free_bytes));
     put_folded(summary,
                ul_arena_printf(arena, "Library calls: at most %s of workspace each%s, cuDNN %s%s.",
-                               exact(summary, bytes), where,
-                               cudnn[0] == '\0' ? "not found" : name_of(summary, cudnn),
+                               exact(summary, bytes), where, name_of(summary, cudnn),
                                ul_saved_option(summary->saved, "tf32") != NULL ? ", factors in TF32"
                                                                                : ""));
 }

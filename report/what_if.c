@@ -41,6 +41,7 @@ static double sample_time(const struct ul_report_case *row)
 /* Rows of one model are adjacent. */
 static bool has_same_model(const struct ul_report_table *table, uint32_t a, uint32_t b)
 {
+    UL_ASSERT(a < table->case_count && b < table->case_count);
     uint32_t count = table->model_sha256 == NULL ? table->axes[0].count : 1;
     uint32_t of_each = table->case_count / count;
     return a / of_each == b / of_each;

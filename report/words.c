@@ -24,6 +24,7 @@ struct words {
 static enum ul_status fail(const struct words *words, const char *key, uint32_t entry,
                            const char *what)
 {
+    UL_ASSERT(what[0] != '\0');
     const char *where =
         entry == UL_PLAN_NONE ? "" : ul_arena_printf(words->json->arena, ", entry %u,", entry);
     return ul_diag_set(words->json->diag, UL_MISMATCH, "\"%s\"%s %s", key, where, what);

@@ -23,8 +23,10 @@ static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_
         ul_emit_address(emitter, &step->args[i], position);
         ul_text_put(emitter->text, "), ");
     }
-    if (kernel->printed.scratch_bytes > 0)
-        ul_text_printf(emitter->text, "a + %" PRIu64 ", ", emitter->scratch_offsets[position]);
+    if (kernel->printed.scratch_bytes > 0) {
+        ul_emit_scratch(emitter, position);
+        ul_text_put(emitter->text, ", ");
+    }
     ul_text_put(emitter->text, "run);\n");
 }
 
@@ -87,7 +89,7 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
 static void put_transfer(struct ul_emitter *emitter, uint32_t position)
 {
     const struct ul_emit_transfer *transfer = &emitter->transfers[position];
-    bool saves = emitter->plan->positions[position].kind == UL_PLAN_SAVE;
+    bool saves = !emitter->plan->positions[position].loads;
     ul_text_printf(emitter->text,
                    "    UL_STEP(run, %u);\n    ul_offload_begin(run, UL_OFFLOAD_%s, %u, %" PRIu64
                    ", a + %" PRIu64 ", %" PRIu64 ");\n",
@@ -103,6 +105,13 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
     ul_text_printf(emitter->text, "    ul_offload_wait(run, %u);\n", number);
 }
 
+/* Every step is complete where it begins. */
+static void put_join(struct ul_emitter *emitter, uint32_t position, bool joins)
+{
+    UL_ASSERT(!joins);
+    ul_text_printf(emitter->text, "    UL_STEP(run, %u);\n", position);
+}
+
 /* A function for each entry point that has steps. */
 static void put_entries(struct ul_emitter *emitter)
 {
@@ -116,6 +125,12 @@ static void put_entries(struct ul_emitter *emitter)
                        "static void %s_steps(unsigned char *a, struct ul_run *run)\n{\n"
                        "    (void)a;\n    (void)run;\n",
                        entry->name);
+        for (uint32_t b = 1; b < emitter->plan->bank_count; b++)
+            if (emitter->plan->banks[b].size_bytes > 0)
+                ul_text_printf(emitter->text,
+                               "    unsigned char *const a%u = ul_bank_of(&%s, a, %u);\n"
+                               "    (void)a%u;\n",
+                               b, ul_emit_root_model(emitter), b, b);
         ul_emit_steps(emitter, e);
         ul_text_put(emitter->text, "}\n\n");
     }
@@ -135,24 +150,39 @@ static const char *offload_argument(const struct ul_emitter *emitter)
     return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
 }
 
-/* The functions that run a root. */
-static void put_run(struct ul_emitter *emitter)
+/* The memories as parameters: "void *dtcm, size_t dtcm_bytes, ". */
+static const char *bank_parameters(const struct ul_emitter *emitter)
 {
-    const char *prefix = ul_emit_root_prefix(emitter), *model = ul_emit_root_model(emitter);
-    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
-    ul_text_printf(emitter->text,
-                   "int %s_run(void *arena, const void *const *from, void *const *to,\n"
-                   "    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_run_entry(&%s, %u, arena, 0, from, to, NULL, NULL, "
-                   "failure);\n}\n\n",
-                   prefix, model, ul_emit_root_entry(emitter, UL_PROGRAM_RUN));
-    if (emitter->program->entries[set_up].input_count > 0)
-        ul_text_printf(emitter->text,
-                       "int %s_set_up(void *arena, const void *const *from, "
-                       "struct ul_failure *failure)\n{\n"
-                       "    return (int)ul_run_entry(&%s, %u, arena, 0, from, NULL, NULL, NULL, "
-                       "failure);\n}\n\n",
-                       prefix, model, set_up);
+    struct ul_text text;
+    ul_text_init(&text, emitter->arena);
+    for (uint32_t b = 0; b < emitter->plan->bank_count; b++) {
+        const char *name = emitter->program->options.banks[b].name;
+        ul_text_printf(&text, "void *%s, size_t %s_bytes,\n    ", name, name);
+    }
+    return text.data;
+}
+
+/* How the program begins in several memories, and the memory of an offset. */
+static void put_bank_functions(struct ul_emitter *emitter)
+{
+    struct ul_text *text = emitter->text;
+    const char *prefix = emitter->options->prefix, *model = ul_emit_root_model(emitter);
+    const struct ul_plan_bank *banks = emitter->program->options.banks;
+    ul_text_printf(text,
+                   "\nint %s_init(%sconst struct ul_weights_source *weights, "
+                   "struct ul_failure *failure)\n{\n    void *const banks[] = {",
+                   prefix, bank_parameters(emitter));
+    for (uint32_t b = 0; b < emitter->plan->bank_count; b++)
+        ul_text_printf(text, "%s%s", b == 0 ? "" : ", ", banks[b].name);
+    ul_text_put(text, "};\n    const size_t sizes[] = {");
+    for (uint32_t b = 0; b < emitter->plan->bank_count; b++)
+        ul_text_printf(text, "%s%s_bytes", b == 0 ? "" : ", ", banks[b].name);
+    ul_text_printf(text,
+                   "};\n    return (int)ul_run_init_banks(&%s, banks, sizes, weights, "
+                   "failure);\n}\n\n"
+                   "void *%s_at(const void *%s, uint64_t offset_bytes)\n{\n"
+                   "    return ul_at(&%s, (const unsigned char *)%s, offset_bytes);\n}\n\n",
+                   model, prefix, banks[0].name, model, banks[0].name);
 }
 
 /* The functions that model.h declares. */
@@ -160,17 +190,20 @@ static void put_functions(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
     const char *prefix = emitter->options->prefix, *model = ul_emit_root_model(emitter);
-    ul_text_printf(text,
-                   "\nint %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
-                   "*weights,\n    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_run_init_with(&%s, arena, bytes, 0, %s, weights, "
-                   "failure);\n}\n\n",
-                   prefix, offload_argument(emitter), model,
-                   emitter->transfer_count > 0 ? "offload" : "NULL");
-    ul_emit_each_root(emitter, put_run);
+    if (emitter->plan->bank_count > 0)
+        put_bank_functions(emitter);
+    else
+        ul_text_printf(text,
+                       "\nint %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
+                       "*weights,\n    struct ul_failure *failure)\n{\n"
+                       "    return (int)ul_run_init_with(&%s, arena, bytes, 0, %s, weights, "
+                       "failure);\n}\n\n",
+                       prefix, offload_argument(emitter), model,
+                       emitter->transfer_count > 0 ? "offload" : "NULL");
+    ul_emit_each_root(emitter, ul_emit_root_functions);
     ul_text_printf(text, "void %s_done(void *arena)\n{\n    ul_run_done(&%s, arena);\n}\n", prefix,
                    model);
-    ul_emit_training_functions(emitter, "void *arena");
+    ul_emit_training_functions(emitter);
 }
 
 static void put_body(struct ul_emitter *emitter)
@@ -225,6 +258,24 @@ static void put_stack(struct ul_emitter *emitter, const char *big)
                    big, stack_bytes);
 }
 
+static void put_bank_texts(struct ul_emitter *emitter)
+{
+    const char *prefix = emitter->options->prefix;
+    const char *first = emitter->program->options.banks[0].name;
+    ul_text_printf(
+        emitter->text,
+        "/* Makes these memories ready, each at least as large as its macro says and aligned to\n"
+        " * %s_ARENA_ALIGN: notes where they are, and reads the weights into them. One of 0 bytes\n"
+        " * may be NULL. `%s` is what the other functions call the arena; the rest stays\n"
+        " * its own until %s_done. Returns an enum ul_result; `failure`, which may be NULL,\n"
+        " * carries needed and available bytes, and as `tensor` the number of the memory. */\n"
+        "int %s_init(%sconst struct ul_weights_source *weights, struct ul_failure *failure);\n\n"
+        "/* Where an offset of the arena lies, such as that of an input. */\n"
+        "void *%s_at(const void *%s, uint64_t offset_bytes);\n\n",
+        ul_emit_upper(emitter->arena, prefix), first, prefix, prefix, bank_parameters(emitter),
+        prefix, first);
+}
+
 /* How the program begins. */
 static void put_begin(struct ul_emitter *emitter)
 {
@@ -241,6 +292,10 @@ static void put_begin(struct ul_emitter *emitter)
             "the caller's; it stays the arena's until %s_done. */\n"
             "#define %s_OFFLOAD_BYTES UINT64_C(%" PRIu64 ")\n\n",
             prefix, prefix, big, emitter->plan->reserved_bytes[UL_PROGRAM_OFFLOAD]);
+    if (emitter->plan->bank_count > 0) {
+        put_bank_texts(emitter);
+        return;
+    }
     ul_text_printf(text,
                    "/* Makes `arena` (at least %s_ARENA_BYTES, aligned to %s_ARENA_ALIGN) ready:\n"
                    " * reads the weights into it%s. Returns an enum ul_result;\n"
@@ -248,7 +303,7 @@ static void put_begin(struct ul_emitter *emitter)
                    "int %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
                    big, big,
-                   emitter->needs_library
+                   emitter->library != NULL
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
                    prefix, offload_argument(emitter));
@@ -274,20 +329,21 @@ static void put_run_text(struct ul_emitter *emitter)
         " * thread-safe for each arena. */\n"
         "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n%s%s",
-        emitter->needs_library
+        emitter->library != NULL
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
-        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter, "void *arena"),
-        ul_emit_training_text(emitter, "void *arena"));
+        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter), ul_emit_training_text(emitter));
 }
 
 static void put_model_h(struct ul_emitter *emitter)
 {
     bool is_program = (emitter->part & UL_EMIT_PROGRAM) != 0;
     ul_emit_header_begin(emitter,
-                         emitter->part == UL_EMIT_ROOT
-                             ? "What runs in the library's buffer."
+                         emitter->part == UL_EMIT_ROOT ? "What runs in the library's buffer."
+                         : emitter->plan->bank_count > 0
+                             ? "The model as a library: a buffer in each of several memories, two "
+                               "calls, no other memory."
                              : "The model as a library: one buffer, two calls, no other memory.");
     if (is_program)
         put_begin(emitter);
@@ -333,37 +389,29 @@ static void put_rom(struct ul_emitter *emitter)
                                ".section .note.GNU-stack,\"\",%progbits\n#endif\n");
 }
 
-/* The sources of the runtime that are compiled for the processor, like model.c. */
-static const char *native_sources(const struct ul_emitter *emitter)
-{
-    bool winograd = ul_emit_has_winograd(emitter), nbits = ul_emit_has_nbits(emitter);
-    bool posts = winograd || nbits || ul_emit_has_tails(emitter);
-    return ul_arena_printf(emitter->arena, "%s%s%s", nbits ? " ul_nbits.c" : "",
-                           posts ? " ul_posts.c" : "", winograd ? " ul_winograd.c" : "");
-}
-
 static struct ul_emit_build build(const struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
-    bool calls = emitter->needs_library;
+    const struct ul_target_library *library = emitter->library;
+    const char *native = ul_emit_library_files(emitter, true);
     return (struct ul_emit_build){
         .behind_archive = "",
         .behind_archive_cmake = "",
-        .native = ul_arena_printf(emitter->arena, "%s.c%s", ul_emit_stem(emitter),
-                                  native_sources(emitter)),
-        .plain = calls ? "library.c ul_dnnl.c" : "library.c",
+        .native = ul_arena_printf(emitter->arena, "%s.c%s", ul_emit_stem(emitter), native),
+        .plain =
+            ul_arena_printf(emitter->arena, "library.c%s", ul_emit_library_files(emitter, false)),
         .assembly = emitter->program->options.weights_rom ? "rom.S"
                     : ul_emit_has_weights_inside(emitter) ? "weights.S"
                                                           : "",
         .devices = "",
-        .own = native_sources(emitter),
+        .own = native,
         .flags = "-fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=off -fno-math-errno "
                  "-fno-trapping-math",
-        .cflags = calls ? options->onednn_cflags : "",
-        .libraries =
-            calls ? ul_arena_printf(emitter->arena, "%s -ldnnl -fopenmp -lm", options->onednn_libs)
-                  : " -lm",
-        .has_threads = emitter->program->options.thread_count > 1 || calls};
+        .cflags = library != NULL ? options->library_cflags : "",
+        .libraries = library != NULL ? ul_arena_printf(emitter->arena, "%s%s -lm",
+                                                       options->library_links, library->links)
+                                     : " -lm",
+        .has_threads = emitter->program->options.thread_count > 1 || library != NULL};
 }
 
 /* Lines of a Makefile: flags of `objects`, those of the runtime's own calls, beside those of
@@ -456,7 +504,6 @@ static void put_program_rules(struct ul_emitter *emitter, const struct ul_emit_b
 static void put_makefile(struct ul_emitter *emitter)
 {
     const struct ul_emit_build with = build(emitter);
-    const char *prefix = emitter->options->prefix;
     bool alone = emitter->options->is_library_alone;
     ul_text_printf(emitter->text,
                    "# " UL_EMIT_SPDX "\n# Builds the %s; `make CC=clang MARCH=` chooses a compiler "
@@ -466,37 +513,23 @@ static void put_makefile(struct ul_emitter *emitter)
     if (!alone)
         put_program_rules(emitter, &with);
     put_library_rules(emitter, &with);
-    if (alone)
-        ul_emit_install_rules(emitter);
-    ul_text_printf(emitter->text,
-                   "clean:\n\trm -f *.o%s lib%s.a $(SONAME)\n\n.PHONY: clean lib%s\n",
-                   alone ? "" : " program program.tmp", prefix, alone ? " install" : "");
+    ul_emit_last_rules(emitter);
 }
 
 /* ---- Hooks of the emitter ---- */
+
+static void put_entry(struct ul_emitter *emitter, const char *model, uint32_t entry, const char *to)
+{
+    ul_text_printf(emitter->text, "ul_run_entry(&%s, %u, arena, 0, from, %s, NULL, NULL, failure)",
+                   model, entry, to);
+}
 
 static void put_runner(struct ul_emitter *emitter)
 {
     static const char library[] = "library"; /* in struct ul_model, and what it points to */
     ul_text_put(emitter->text, "    .isa = UL_ISA_COMPILED,\n");
-    if (emitter->needs_library)
+    if (emitter->library != NULL)
         ul_text_printf(emitter->text, "    .%s = &%s,\n", library, library);
-}
-
-/* Whether it takes a file of the runtime: for calls of oneDNN, and for what we do before and after
- * them. */
-static bool takes_file(const struct ul_emitter *emitter, const char *name)
-{
-    bool winograd = ul_emit_has_winograd(emitter);
-    if (strncmp(name, "ul_dnnl", 7) == 0)
-        return emitter->needs_library;
-    if (strcmp(name, "ul_winograd.c") == 0)
-        return winograd;
-    if (strcmp(name, "ul_nbits.c") == 0)
-        return ul_emit_has_nbits(emitter);
-    if (strcmp(name, "ul_posts.c") == 0)
-        return winograd || ul_emit_has_nbits(emitter) || ul_emit_has_tails(emitter);
-    return true;
 }
 
 enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *program,
@@ -516,11 +549,13 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                                                      .put_step = put_step,
                                                      .put_transfer = put_transfer,
                                                      .put_wait = put_wait,
+                                                     .put_join = put_join,
                                                      .put_branch = put_branch,
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_c_put_library,
                                                      .put_runner = put_runner,
-                                                     .takes_file = takes_file,
+                                                     .handle = "void *arena",
+                                                     .put_entry = put_entry,
                                                      .build = build};
     return ul_emit_folder(arena, &language, program, plan, options, directory, diag);
 }

@@ -7,7 +7,7 @@
 
 /* emit_c_calls.c */
 
-/* The parts of the host's model that go to oneDNN. */
+/* The library that the host sets up, in the runtime's form, where there is one. */
 void ul_emit_c_put_library(struct ul_emitter *emitter);
 void ul_emit_c_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,
                         uint32_t position, uint32_t indent);

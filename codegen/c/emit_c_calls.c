@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of oneDNN in model.c: the library in the runtime's form, and a step that is a call. */
+/* Calls in model.c: the library that is set up for them, in the runtime's form, and a step that is
+ * a call. */
 #include "codegen/c/emit_c.h"
 #include "codegen/program/calls_internal.h"
 #include "ir/view.h"
@@ -9,8 +10,11 @@
 void ul_emit_c_put_library(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
-    ul_text_put(emitter->text, "static const struct ul_library library = {\n"
-                               "    .name = \"oneDNN\",\n    .isa = ");
+    if (emitter->library == NULL)
+        return;
+    ul_text_printf(emitter->text,
+                   "static const struct ul_library library = {\n    .name = \"%s\",\n    .isa = ",
+                   emitter->library->name);
     ul_emit_string(emitter->text, program->options.isa);
     ul_text_printf(
         emitter->text,
@@ -21,10 +25,11 @@ void ul_emit_c_put_library(struct ul_emitter *emitter)
         "    .implementation = ul_library_implementation,\n"
         "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
         program->options.thread_count,
-        ul_emit_place(emitter, program->library_state, 0).offset_bytes,
+        ul_emit_place(emitter, ul_program_library(program, emitter->library)->state_place, 0)
+            .offset_bytes,
         emitter->options->start_bytes, emitter->options->making_bytes, emitter->call_count,
-        ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "",
-        ul_emit_has_scales(emitter) ? "    .init_scaled = ul_library_init_scaled,\n" : "");
+        emitter->has_tails ? "    .posts = ul_posts_run,\n" : "",
+        emitter->has_scales ? "    .init_scaled = ul_library_init_scaled,\n" : "");
 }
 
 static bool same_place(const struct ul_emitter *emitter, const struct ul_program_address *a,
@@ -62,15 +67,12 @@ void ul_emit_c_put_call(struct ul_emitter *emitter, const struct ul_program_step
     put_residual(emitter, step, position, indent + 1);
     ul_text_printf(text, "%*s", columns + 4, "");
     ul_emit_call_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
-    const struct ul_call *call = &emitter->program->calls[step->kernel];
-    const bool is_own = ul_call_is_own(call);
-    const char *function = !is_own                  ? "ul_library_run(&library, a, "
-                           : ul_call_is_nbits(call) ? "ul_nbits_run(&calls["
-                                                    : "ul_winograd_run(&calls[";
-    ul_text_printf(text, "%*s%s%u%s, args, ", columns + 4, "", function,
-                   ul_emit_call_number(emitter, step), is_own ? "]" : "");
+    const struct ul_target_library *library = emitter->program->calls[step->kernel].library;
+    ul_text_printf(text, "%*s%s_run(%s%u%s, args, ", columns + 4, "", library->symbol,
+                   library->is_own ? "&calls[" : "&library, a, ",
+                   ul_emit_call_number(emitter, step), library->is_own ? "]" : "");
     ul_emit_call_scratch(emitter, step, position);
-    if (is_own)
+    if (library->is_own)
         ul_text_printf(text, ", %u, (uint32_t)ul_team(run)",
                        emitter->program->options.thread_count);
     ul_text_printf(text, ");\n%*s}\n", columns, "");

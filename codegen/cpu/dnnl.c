@@ -20,7 +20,6 @@
  *
  * Answers are cached: fusion asks about the same groups many times. */
 #include "codegen/cpu/dnnl_internal.h"
-#include "runtime/lib/ul_nbits.h"
 
 #include <string.h>
 
@@ -291,8 +290,8 @@ static const struct preference any_will_do = {{"", "", ""}};
 
 static bool is_isa(const struct ul_dnnl *dnnl, const char *name)
 {
-    UL_ASSERT(dnnl->library.isa != NULL);
-    return strcmp(dnnl->library.isa, name) == 0;
+    UL_ASSERT(dnnl->isa != NULL);
+    return strcmp(dnnl->isa, name) == 0;
 }
 
 /* The preference on processors with tile registers (AMX), where one sum has enough products to fill
@@ -340,8 +339,8 @@ static struct preference integer_preference(const struct ul_dnnl *dnnl, const st
  * With integers:
  *
  *      depthwise                               jit_int8 for brdgmm_dw       0.83-1.0
- *      others, 14x14 pixels and more           jit_int8 for brgconv         0.81-1.0;
- * below, 1.0-1.18
+ *      others, 14x14 pixels and more           jit_int8 for brgconv         0.81-1.0
+ * With fewer pixels the last ratio is 1.0-1.18.
  *
  * jit_1x1 with blocks of 8 channels is for processors that run 512 bits in two halves, of which Zen
  * 4 is the one that oneDNN calls avx512_core_bf16. */
@@ -505,36 +504,14 @@ static struct answer *answer_new(struct ul_dnnl *dnnl, const struct ul_group_cal
     return answer;
 }
 
-/* Weights of a few bits use a product of the runtime's own, which reads them packed. */
-static bool answer_nbits(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
-{
-    struct ul_nbits_cut cut;
-    struct ul_pack *layout = UL_NEW(dnnl->arena, struct ul_pack);
-    if (!pack || !ul_nbits_supports(call))
-        return false;
-    ul_nbits_cut_init(&cut, call, dnnl->thread_count);
-    if (ul_nbits_is_window(call))
-        ul_nbits_pack_window(layout, &cut, call);
-    else
-        ul_nbits_pack(layout, &cut);
-    call->pack = layout;
-    call->layout = *layout;
-    call->implementation = call->nbits.by_bytes ? UL_NBITS_BYTES_NAME : UL_NBITS_NAME;
-    call->tail_count = 0; /* the runtime does everything itself */
-    call->scratch_bytes = cut.scratch_bytes;
-    UL_ASSERT(layout->size_bytes > 0);
-    return true;
-}
-
 bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
 {
     struct ul_dnnl *dnnl = context;
-    if (ul_call_is_nbits(&call->call))
-        return answer_nbits(dnnl, &call->call, pack);
     UL_ASSERT(call->call.implementation == NULL);
-    bool is_attention =
-        call->call.kind == UL_CALL_ATTENTION || call->call.kind == UL_CALL_ATTENTION_GRADIENT;
-    if (is_attention || !is_bounded(&call->call) || has_slow_posts(&call->call) ||
+    bool is_known = call->call.kind != UL_CALL_ATTENTION &&
+                    call->call.kind != UL_CALL_ATTENTION_GRADIENT &&
+                    call->call.kind != UL_CALL_NBITS;
+    if (!is_known || !is_bounded(&call->call) || has_slow_posts(&call->call) ||
         (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32 &&
          !ul_call_is_integer(&call->call)))
         return false;

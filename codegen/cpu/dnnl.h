@@ -24,10 +24,7 @@ const char *ul_dnnl_isa_name(uint32_t index);
 enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
                                  struct ul_diag *diag) UL_MUST_CHECK;
 
-/* In the form of struct ul_target. */
-enum ul_status ul_dnnl_open_library(struct ul_arena *arena,
-                                    const struct ul_program_options *options,
-                                    const struct ul_target_library **library,
-                                    struct ul_diag *diag) UL_MUST_CHECK;
+/* dnnl_library.c */
+extern const struct ul_target_library ul_dnnl_library;
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that work with oneDNN: dnnl.c asks it, trial.c lets it compute, pieces.c
- * keeps results of trials, made.c makes a call's primitives; footprint.c counts what the library
+ * keeps results of trials, made.c makes a call's primitives; kept.c counts what the library
  * keeps for them, and reach.c the code that they run through. */
 #ifndef UL_DNNL_INTERNAL_H
 #define UL_DNNL_INTERNAL_H
@@ -25,7 +25,8 @@ struct ul_pieces;
 enum { UL_DNNL_TABLE = 1024 };
 
 struct ul_dnnl {
-    struct ul_target_library library;
+    const char *isa;   /* of this machine */
+    const char *march; /* as a C compiler takes it */
     struct ul_arena *arena;
     dnnl_engine_t engine;
     const char *asked_isa; /* NULL: this machine's */
@@ -86,10 +87,15 @@ struct ul_dnnl_known {
  * kept. */
 struct ul_dnnl_known *ul_dnnl_know(struct ul_dnnl *dnnl, const struct ul_call *call);
 
-/* footprint.c and reach.c: for struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are
+/* kept.c and reach.c: for struct ul_target_library, with a struct ul_dnnl. Answers are
  * cached. */
 uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call);
-uint64_t ul_dnnl_code_bytes(void *dnnl, const struct ul_call *calls, uint32_t count);
+uint64_t ul_dnnl_code_bytes(void *dnnl, const struct ul_library_use *use);
+uint64_t ul_dnnl_runtime_bytes(void *dnnl, const struct ul_library_use *use);
+/* Bytes of the library's code, of what a program has resident in whole windows of pages, that the
+ * calls run through. 0: it cannot be counted here. */
+uint64_t ul_dnnl_reached_bytes(struct ul_dnnl *dnnl, const struct ul_call *const *calls,
+                               uint32_t count);
 
 /* pieces.c */
 

@@ -3,7 +3,6 @@
  * are settings of the whole process in oneDNN 2 and OpenMP. */
 #include "codegen/cpu/dnnl.h"
 #include "codegen/cpu/dnnl_internal.h"
-#include "codegen/program/target.h"
 
 #include <string.h>
 
@@ -83,22 +82,6 @@ static bool is_same_isa(const char *a, const char *b)
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-static bool reopen(void *context, const struct ul_program_options *options)
-{
-    struct ul_dnnl *dnnl = context;
-    if (options->target->open_library != ul_dnnl_open_library ||
-        options->thread_count != dnnl->thread_count || !is_same_isa(options->isa, dnnl->asked_isa))
-        return false;
-    omp_set_num_threads((int)dnnl->thread_count);
-    ul_pieces_restart(dnnl);
-    return true;
-}
-
-static void close_context(void *context)
-{
-    ul_dnnl_close(context);
-}
-
 enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
                             struct ul_dnnl **dnnl, struct ul_diag *diag)
 {
@@ -110,32 +93,72 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
     opened->asked_isa = isa;
     opened->thread_count = thread_count;
     const uint32_t row = isa_row(dnnl_get_effective_cpu_isa());
-    opened->library = (struct ul_target_library){.name = "oneDNN",
-                                                 .plan_name = "onednn",
-                                                 .skips_padding = true,
-                                                 .isa = isas[row].name,
-                                                 .march = isas[row].march,
-                                                 .state_bytes = 8, /* a pointer */
-                                                 .max_dim = INT32_MAX,
-                                                 .context = opened,
-                                                 .answer = ul_dnnl_answer,
-                                                 .answer_piece = ul_piece_answer,
-                                                 .kept_bytes = ul_dnnl_kept_bytes,
-                                                 .code_bytes = ul_dnnl_code_bytes,
-                                                 .reopen = reopen,
-                                                 .close = close_context};
+    opened->isa = isas[row].name;
+    opened->march = isas[row].march;
     if (dnnl_engine_create(&opened->engine, dnnl_cpu, 0) != dnnl_success)
         return ul_diag_set(diag, UL_INTERNAL, "oneDNN has no engine for this machine's processor");
     *dnnl = opened;
     return UL_OK;
 }
 
-enum ul_status ul_dnnl_open_library(struct ul_arena *arena,
-                                    const struct ul_program_options *options,
-                                    const struct ul_target_library **library, struct ul_diag *diag)
+/* ---- the row ---- */
+
+static enum ul_status open(struct ul_arena *arena, const struct ul_program_options *options,
+                           struct ul_target_library *library, struct ul_diag *diag)
 {
     struct ul_dnnl *dnnl;
     UL_TRY(ul_dnnl_open(arena, options->isa, options->thread_count, &dnnl, diag));
-    *library = &dnnl->library;
+    library->context = dnnl;
+    library->isa = dnnl->isa;
+    library->march = dnnl->march;
     return UL_OK;
 }
+
+static bool reopen(void *context, const struct ul_program_options *options)
+{
+    struct ul_dnnl *dnnl = context;
+    if (options->thread_count != dnnl->thread_count || !is_same_isa(options->isa, dnnl->asked_isa))
+        return false;
+    omp_set_num_threads((int)dnnl->thread_count);
+    ul_pieces_restart(dnnl);
+    return true;
+}
+
+static void close_context(void *context)
+{
+    ul_dnnl_close(context);
+}
+
+/* Others have sums of integers in f32 in between. */
+static bool is_exact(const struct ul_call *call)
+{
+    return strncmp(call->implementation, "brg", 3) == 0;
+}
+
+static bool has_tail(const struct ul_call *call)
+{
+    return call->tail_count > 0;
+}
+
+static const struct ul_library_file files[] = {
+    {.name = "ul_dnnl.c"},
+    {.name = "ul_posts.c", .is_native = true, .is_wanted = has_tail},
+    {.name = NULL}};
+
+const struct ul_target_library ul_dnnl_library = {.name = "oneDNN",
+                                                  .plan_name = "onednn",
+                                                  .state_bytes = 8, /* a pointer */
+                                                  .skips_padding = true,
+                                                  .max_dim = INT32_MAX,
+                                                  .symbol = "ul_library",
+                                                  .links = " -ldnnl -fopenmp",
+                                                  .files = files,
+                                                  .open = open,
+                                                  .reopen = reopen,
+                                                  .close = close_context,
+                                                  .answer = ul_dnnl_answer,
+                                                  .answer_piece = ul_piece_answer,
+                                                  .is_exact = is_exact,
+                                                  .kept_bytes = ul_dnnl_kept_bytes,
+                                                  .code_bytes = ul_dnnl_code_bytes,
+                                                  .runtime_bytes = ul_dnnl_runtime_bytes};

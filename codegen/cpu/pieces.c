@@ -20,9 +20,6 @@
  * threads. Left undone: pieces of channels; calls by Winograd's method; gradients of weights. */
 #include "codegen/cpu/dnnl_internal.h"
 
-#include "runtime/lib/ul_nbits.h"
-#include "runtime/lib/ul_winograd.h"
-
 #include <string.h>
 
 #define MAX_TRIAL_BYTES ((uint64_t)1 << 30)
@@ -229,8 +226,7 @@ bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_
     struct ul_dnnl *dnnl = context;
     const struct ul_call *of = requested->whole;
     uint32_t axis;
-    if (ul_call_is_own(of) || of->kind == UL_CALL_WEIGHT_GRADIENT ||
-        !find_axis(&call->call, of, &axis))
+    if (of->kind == UL_CALL_WEIGHT_GRADIENT || !find_axis(&call->call, of, &axis))
         return false;
     int64_t count = call->call.dst.dims[axis];
     int64_t begin = requested->offset / of->dst.strides[axis];

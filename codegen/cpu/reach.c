@@ -23,7 +23,6 @@
 #include "codegen/cpu/windows.h"
 
 #include "runtime/lib/ul_nbits.h"
-#include "runtime/lib/ul_winograd.h"
 
 #include <errno.h>
 #include <link.h>
@@ -345,27 +344,22 @@ static void count_in_child(struct counting *counting)
         continue;
 }
 
-static bool is_made(const struct ul_call *call)
-{
-    return !ul_call_is_own(call);
-}
-
 /* Lists calls that are not counted yet, each once. */
-static void find_new(struct counting *counting, const struct ul_call *calls, uint32_t count)
+static void find_new(struct counting *counting, const struct ul_call *const *calls, uint32_t count)
 {
     struct ul_dnnl *dnnl = counting->dnnl;
     counting->calls = UL_NEW_ARRAY(dnnl->arena, const struct ul_call *, count);
     for (uint32_t i = 0; i < count; i++) {
-        struct ul_dnnl_known *known = is_made(&calls[i]) ? ul_dnnl_know(dnnl, &calls[i]) : NULL;
-        if (known == NULL || known->reach != NULL)
+        struct ul_dnnl_known *known = ul_dnnl_know(dnnl, calls[i]);
+        if (known->reach != NULL)
             continue;
         known->reach = UL_NEW(dnnl->arena, struct ul_dnnl_reach);
-        counting->calls[counting->count++] = &calls[i];
+        counting->calls[counting->count++] = calls[i];
     }
 }
 
 /* Counts all at once: a child has to start a team of threads. */
-static bool count_new(struct ul_dnnl *dnnl, const struct ul_call *calls, uint32_t count)
+static bool count_new(struct ul_dnnl *dnnl, const struct ul_call *const *calls, uint32_t count)
 {
     struct counting counting = {.dnnl = dnnl};
     find_new(&counting, calls, count);
@@ -382,15 +376,13 @@ static bool count_new(struct ul_dnnl *dnnl, const struct ul_call *calls, uint32_
     return munmap(shared, bytes) == 0;
 }
 
-uint64_t ul_dnnl_code_bytes(void *context, const struct ul_call *calls, uint32_t count)
+uint64_t ul_dnnl_reached_bytes(struct ul_dnnl *dnnl, const struct ul_call *const *calls,
+                               uint32_t count)
 {
-    struct ul_dnnl *dnnl = context;
     uint64_t pages[MAX_WORDS] = {0};
     bool good = count_new(dnnl, calls, count);
     for (uint32_t i = 0; good && i < count; i++) {
-        if (!is_made(&calls[i]))
-            continue;
-        const struct ul_dnnl_reach *reach = ul_dnnl_know(dnnl, &calls[i])->reach;
+        const struct ul_dnnl_reach *reach = ul_dnnl_know(dnnl, calls[i])->reach;
         good = reach->counted;
         for (uint32_t w = 0; w < MAX_WORDS; w++)
             pages[w] |= reach->pages[w];

@@ -62,7 +62,7 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_atten
             kernel->buffers[values->buffer].dtype != dtype || values->transform != UL_NONE)
             return NULL;
     }
-    return ul_contract_cuda_kind(dtype);
+    return ul_contract_device_kind(dtype);
 }
 
 static int64_t queries_of(const struct mma_shape *shape)
@@ -166,7 +166,8 @@ static int pack_of(const struct attend_out *to, const struct ul_contract_plan *p
     for (uint32_t i = 0; i < to->attend->part_count; i++) {
         bool is_same = name == 'a' ? plans[i].a_same : plans[i].b_same;
         int max = to->kind != NULL ? 8 : is_same ? 4 : 1;
-        struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(&plans[i], name, max);
+        struct ul_contract_device_reading reading =
+            ul_contract_device_read_by(&plans[i], name, max);
         int pack = reading.along_k == along_k ? reading.pack : 1;
         min = pack < min ? pack : min;
     }
@@ -180,7 +181,7 @@ static int64_t heads_of(const struct ul_kernel *kernel, const struct ul_attend *
 {
     for (uint32_t i = 0; i < kernel->contraction_count; i++)
         if (kernel->contractions[i].attend == attend)
-            return ul_contract_cuda_batch(kernel, &kernel->contractions[i]);
+            return ul_contract_device_batch(kernel, &kernel->contractions[i]);
     return 1;
 }
 
@@ -199,9 +200,9 @@ static void init(struct attend_out *to, const struct ul_kernel *kernel,
         ul_contract_plan_init(plans[0], kernel, &attend->scores[i], &to->arena);
         ul_contract_plan_init(plans[1], kernel, &attend->values[i], &to->arena);
         for (uint32_t p = 0; p < 2; p++)
-            if (!ul_contract_cuda_is_short(plans[p], &plans[p]->a_uses, kernel) ||
-                !ul_contract_cuda_is_short(plans[p], &plans[p]->b_uses, kernel) ||
-                !ul_contract_cuda_is_short(plans[p], &plans[p]->epilogue_uses, kernel))
+            if (!ul_contract_device_is_short(plans[p], &plans[p]->a_uses, kernel) ||
+                !ul_contract_device_is_short(plans[p], &plans[p]->b_uses, kernel) ||
+                !ul_contract_device_is_short(plans[p], &plans[p]->epilogue_uses, kernel))
                 to->coordinate = "int64_t";
     }
     to->grid.threads = THREADS;

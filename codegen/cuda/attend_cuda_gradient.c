@@ -90,7 +90,7 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_atten
     for (uint32_t i = 0; i < ul_attend_values(attend); i++)
         if (!is_of(kernel, &attend->values[i].b, dtype))
             return NULL;
-    return ul_contract_cuda_kind(dtype);
+    return ul_contract_device_kind(dtype);
 }
 
 /* Where each score is a result, a block has one tile of columns, else all of them. */
@@ -161,10 +161,11 @@ static void set_operand(struct gradient_out *to, uint32_t which, const char *nam
                         const struct ul_contract_plan *plan, int64_t elements)
 {
     bool along_k = which < VALUE, is_same = operand == 'a' ? plan->a_same : plan->b_same;
-    struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(plan, operand,
-                                                                       to->kind != NULL ? MAX_PACK
-                                                                       : is_same        ? 4
-                                                                                        : 1);
+    struct ul_contract_device_reading reading =
+        ul_contract_device_read_by(plan, operand,
+                                   to->kind != NULL ? MAX_PACK
+                                   : is_same        ? 4
+                                                    : 1);
     int pack = reading.along_k == along_k ? reading.pack : 1;
     while (to->kind == NULL && elements / THREADS % pack != 0)
         pack /= 2;
@@ -176,9 +177,9 @@ static void init_plan(struct gradient_out *to, struct ul_contract_plan *plan,
                       const struct ul_kernel *kernel, const struct ul_contraction *contraction)
 {
     ul_contract_plan_init(plan, kernel, contraction, &to->arena);
-    if (!ul_contract_cuda_is_short(plan, &plan->a_uses, kernel) ||
-        !ul_contract_cuda_is_short(plan, &plan->b_uses, kernel) ||
-        !ul_contract_cuda_is_short(plan, &plan->epilogue_uses, kernel))
+    if (!ul_contract_device_is_short(plan, &plan->a_uses, kernel) ||
+        !ul_contract_device_is_short(plan, &plan->b_uses, kernel) ||
+        !ul_contract_device_is_short(plan, &plan->epilogue_uses, kernel))
         to->coordinate = "int64_t";
 }
 

@@ -5,7 +5,7 @@
 
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 
 /* attend_cuda_score.c */
 

@@ -4,7 +4,7 @@
  * flat coordinates, and the epilogue. */
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 
 #include <inttypes.h>
 
@@ -13,7 +13,7 @@ enum { TEAM_SUMS = 4 };
 struct cuda_out {
     const struct ul_contract_cuda_printer *given;
     struct ul_contract_printer printer;
-    struct ul_contract_cuda_plan plan;
+    struct ul_contract_device_plan plan;
     struct ul_contract_out out;
     struct ul_arena arena;
 };
@@ -23,8 +23,8 @@ static void begin(struct cuda_out *to, const struct ul_contract_cuda_printer *pr
 {
     ul_arena_init(&to->arena);
     to->given = printer;
-    ul_contract_cuda_plan_init(&to->plan, printer->kernel, contraction, printer->device,
-                               &to->arena);
+    ul_contract_device_plan_init(&to->plan, printer->kernel, contraction, printer->device,
+                                 &to->arena);
     to->printer = ul_contract_cuda_base(printer);
     to->out = (struct ul_contract_out){.printer = &to->printer,
                                        .plan = &to->plan.base,
@@ -43,8 +43,8 @@ static void end(struct cuda_out *to)
  * runtime/cuda/ul_contract.cuh; else NULL. */
 static const char *widened_kind(const struct cuda_out *to, char name)
 {
-    const struct ul_contract_cuda_plan *plan = &to->plan;
-    if (plan->form != UL_CONTRACT_CUDA_DOT || plan->dot_pack <= 1)
+    const struct ul_contract_device_plan *plan = &to->plan;
+    if (plan->form != UL_CONTRACT_DEVICE_DOT || plan->dot_pack <= 1)
         return NULL;
     return plan->kinds[name == 'a' ? 0 : 1];
 }
@@ -52,7 +52,7 @@ static const char *widened_kind(const struct cuda_out *to, char name)
 /* The type of elements of tiles in shared memory. */
 static const char *tile_type(const struct cuda_out *to)
 {
-    bool is_short = to->plan.form == UL_CONTRACT_CUDA_MMA && !to->plan.is_bytes;
+    bool is_short = to->plan.form == UL_CONTRACT_DEVICE_MMA && !to->plan.is_bytes;
     return is_short ? "uint16_t" : to->plan.base.type;
 }
 
@@ -68,7 +68,7 @@ static void put_product(const struct cuda_out *to, char text[40])
 /* The type of the elements that an operand's readers return. */
 static const char *read_type(const struct cuda_out *to, char name)
 {
-    bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA || widened_kind(to, name) != NULL;
+    bool is_stored = to->plan.form == UL_CONTRACT_DEVICE_MMA || widened_kind(to, name) != NULL;
     if (to->plan.is_bytes)
         return "ul_byte";
     return is_stored ? "ul_bits16" : to->plan.base.type;
@@ -90,7 +90,7 @@ static void put_begin(const struct cuda_out *to, uint32_t indent)
 static void put_sum(const struct cuda_out *to, uint32_t indent)
 {
     const struct ul_contract_out *out = &to->out;
-    const struct ul_contract_cuda_plan *plan = &to->plan;
+    const struct ul_contract_device_plan *plan = &to->plan;
     const struct ul_contraction *c = plan->base.contraction;
     uint32_t m = c->m_count, n = c->n_count, k = c->k_count, depth = plan->k.count;
     const char *type = plan->base.type;
@@ -120,7 +120,7 @@ static void put_sum(const struct cuda_out *to, uint32_t indent)
 static void put_each(const struct cuda_out *to, uint32_t indent)
 {
     const struct ul_contract_out *out = &to->out;
-    const struct ul_contract_cuda_plan *plan = &to->plan;
+    const struct ul_contract_device_plan *plan = &to->plan;
     const struct ul_contraction *c = plan->base.contraction;
     const struct ul_contract_uses *uses = &plan->base.epilogue_uses;
     int64_t inner = plan->put_along_m ? plan->base.m : plan->base.n;
@@ -165,7 +165,7 @@ static void put_held(const struct cuda_out *to, uint32_t indent, const char *hel
 static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack, int b_pack,
                           const char *held)
 {
-    bool is_mma = to->plan.form == UL_CONTRACT_CUDA_MMA, is_place = is_mma && !to->plan.is_bytes;
+    bool is_mma = to->plan.form == UL_CONTRACT_DEVICE_MMA, is_place = is_mma && !to->plan.is_bytes;
     bool is_stored = is_mma || to->plan.is_bytes;
     const struct ul_contract_cuda_reader readers[] = {
         {is_place ? "t_place_a" : "t_read_a", 'a', "t_fm", "t_fk", read_type(to, 'a'), a_pack,
@@ -182,7 +182,7 @@ static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack
 }
 
 /* Whether packs of an operand are aligned; single elements always are. */
-static const char *aligned(const struct ul_contract_cuda_reading *reading, const char *name)
+static const char *aligned(const struct ul_contract_device_reading *reading, const char *name)
 {
     return reading->pack > 1 ? name : "true";
 }
@@ -194,7 +194,7 @@ static void put_arguments(const struct cuda_out *to, uint32_t indent, const char
 {
     const struct ul_contract_out *out = &to->out;
     const struct ul_contract_plan *base = &to->plan.base;
-    bool is_place = to->plan.form == UL_CONTRACT_CUDA_MMA && !to->plan.is_bytes;
+    bool is_place = to->plan.form == UL_CONTRACT_DEVICE_MMA && !to->plan.is_bytes;
     ul_contract_line(out, indent, "%s, (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ",", first,
                      out->coordinate, base->m, out->coordinate, base->n, out->coordinate, base->k);
     if (is_place)
@@ -209,8 +209,8 @@ static void put_arguments(const struct cuda_out *to, uint32_t indent, const char
 static void put_size(const struct cuda_out *to, uint32_t indent)
 {
     const struct ul_contract_out *out = &to->out;
-    const struct ul_contract_cuda_tile *tile = &to->plan.tile;
-    bool is_mma = to->plan.form == UL_CONTRACT_CUDA_MMA;
+    const struct ul_contract_device_tile *tile = &to->plan.tile;
+    bool is_mma = to->plan.form == UL_CONTRACT_DEVICE_MMA;
     char product[40] = "";
     if (to->plan.is_bytes)
         put_product(to, product);
@@ -230,9 +230,9 @@ static void put_size(const struct cuda_out *to, uint32_t indent)
 static void put_tile(const struct cuda_out *to, uint32_t indent)
 {
     const struct ul_contract_out *out = &to->out;
-    const struct ul_contract_cuda_plan *plan = &to->plan;
+    const struct ul_contract_device_plan *plan = &to->plan;
     const char *suffix = plan->is_bytes ? "_bytes" : "";
-    bool is_mma = plan->form == UL_CONTRACT_CUDA_MMA;
+    bool is_mma = plan->form == UL_CONTRACT_DEVICE_MMA;
     char first[40], pack[16] = "";
     int width = 1;
     put_functions(to, indent, plan->a.pack, plan->b.pack, NULL);
@@ -258,7 +258,7 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
 static void put_dots(const struct cuda_out *to, uint32_t indent, const char *name, int sums,
                      const char *first, const char *held)
 {
-    const struct ul_contract_cuda_plan *plan = &to->plan;
+    const struct ul_contract_device_plan *plan = &to->plan;
     char product[40] = "";
     put_functions(to, indent, plan->dot_pack, plan->dot_pack, held);
     if (plan->is_bytes)
@@ -296,16 +296,10 @@ static void put_block_each(const struct cuda_out *to, uint32_t indent)
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
                            const struct ul_profile_device *device, struct ul_contract_grid *grid)
 {
-    struct ul_arena arena;
-    struct ul_contract_cuda_plan plan;
-    if (contraction->attend != NULL) {
+    if (contraction->attend != NULL)
         ul_attend_cuda_grid(kernel, contraction->attend, device, grid);
-        return;
-    }
-    ul_arena_init(&arena);
-    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, &arena);
-    *grid = plan.grid;
-    ul_arena_done(&arena);
+    else
+        ul_contract_device_grid(kernel, contraction, device, grid);
 }
 
 void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
@@ -317,7 +311,7 @@ void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
         return;
     }
     begin(&to, printer, contraction);
-    bool is_short = to.plan.form == UL_CONTRACT_CUDA_MMA && !to.plan.is_bytes;
+    bool is_short = to.plan.form == UL_CONTRACT_DEVICE_MMA && !to.plan.is_bytes;
     if (to.plan.grid.shared_bytes > 0 && printer->shared != NULL)
         ul_contract_line(&to.out, indent,
                          "%s *const t_shared_%" PRIu32 " = reinterpret_cast<%s *>(%s);",
@@ -342,38 +336,19 @@ void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     const struct ul_contract_out *out = &to.out;
     put_begin(&to, indent);
     switch (to.plan.form) {
-    case UL_CONTRACT_CUDA_EACH:
+    case UL_CONTRACT_DEVICE_EACH:
         put_block_each(&to, indent + 1);
         break;
-    case UL_CONTRACT_CUDA_DOT:
+    case UL_CONTRACT_DEVICE_DOT:
         put_dots(&to, indent + 1, "dot", to.plan.dot_sums, "t_tile", NULL);
         break;
-    case UL_CONTRACT_CUDA_TILE:
-    case UL_CONTRACT_CUDA_MMA:
+    case UL_CONTRACT_DEVICE_TILE:
+    case UL_CONTRACT_DEVICE_MMA:
         put_tile(&to, indent + 1);
         break;
     }
     ul_contract_line(out, indent, "}");
     end(&to);
-}
-
-uint64_t ul_contract_cuda_held_bytes(const struct ul_kernel *kernel,
-                                     const struct ul_contraction *contraction,
-                                     const struct ul_profile_device *device)
-{
-    struct ul_arena arena;
-    struct ul_contract_cuda_plan plan;
-    if (contraction->attend != NULL || contraction->a.bound_count > 0)
-        return 0;
-    ul_arena_init(&arena);
-    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, &arena);
-    bool is_held = plan.dot_pack > 0 && !ul_contract_is_bytes(&plan.base);
-    bool is_short = plan.kinds[0] != NULL && plan.dot_pack > 1;
-    uint64_t element = is_short ? 2 : (uint64_t)plan.base.element_bytes;
-    uint64_t count = ul_size_mul_or_die((uint64_t)plan.base.m, (uint64_t)plan.base.k);
-    uint64_t bytes = ul_size_align_or_die(ul_size_mul_or_die(count, element), 16);
-    ul_arena_done(&arena);
-    return is_held ? bytes : 0;
 }
 
 void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
@@ -383,7 +358,7 @@ void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
     UL_ASSERT(contraction->attend == NULL); /* a block runs it, or its statements are printed */
     begin(&to, printer, contraction);
     bool has_dots = to.plan.dot_pack > 0 && printer->team > 0;
-    to.plan.form = has_dots ? UL_CONTRACT_CUDA_DOT : UL_CONTRACT_CUDA_EACH;
+    to.plan.form = has_dots ? UL_CONTRACT_DEVICE_DOT : UL_CONTRACT_DEVICE_EACH;
     to.plan.a.pack = to.plan.b.pack = has_dots ? to.plan.dot_pack : 1;
     to.plan.is_bytes = has_dots && ul_contract_is_bytes(&to.plan.base);
     put_begin(&to, indent);

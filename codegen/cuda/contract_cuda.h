@@ -12,8 +12,7 @@
 #ifndef UL_CONTRACT_CUDA_H
 #define UL_CONTRACT_CUDA_H
 
-#include "codegen/kernel/contract.h"
-#include "codegen/kernel/profile.h"
+#include "codegen/device/contract_device.h"
 
 /* The parts that the caller prints, as in struct ul_contract_printer. */
 struct ul_contract_cuda_printer {
@@ -39,31 +38,13 @@ struct ul_contract_cuda_printer {
                            `t_first`; or NULL */
 };
 
-/* The kernel, or a copy in which contractions that are best formed by one thread for each sum are
- * loops. */
-const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
-                                              const struct ul_profile_device *device,
-                                              struct ul_arena *arena);
-
 /* Like ul_contract_orders: flags of enum ul_contract_order, and others of this target's own.
  * Kernels with the same single flag other than UL_CONTRACT_LOOSE form the same sums with the same
  * bits. */
 uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel,
                                  const struct ul_profile_device *device);
 
-/* Threads of a processor that have 128 registers each: enough to hide each other's waiting, where
- * each has much in registers. */
-#define UL_CUDA_ROOMY_THREADS 512
-
-/* How a contraction at the top is launched. */
-struct ul_contract_grid {
-    int64_t tile_count; /* of one contraction; tiles are numbered from 0 */
-    uint32_t threads;   /* of a block: a multiple of 32, at most 256 */
-    uint32_t shared_bytes;
-    /* A processor's registers must suffice for this many blocks, and need not suffice for more,
-     * lest some be spilt; 0: for as many as nvcc thinks best. */
-    uint32_t min_blocks;
-};
+/* How one at the top, or attention, is launched. */
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
                            const struct ul_profile_device *device, struct ul_contract_grid *grid);
 /* Declares the names of shared memory, and the memory itself (UL_SHARED) where nothing else does;
@@ -76,11 +57,6 @@ void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
  * end. */
 void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
                                const struct ul_contraction *contraction, uint32_t indent);
-/* Bytes of the first operand, where a team can keep it from one run of the contraction to the next;
- * else 0. */
-uint64_t ul_contract_cuda_held_bytes(const struct ul_kernel *kernel,
-                                     const struct ul_contraction *contraction,
-                                     const struct ul_profile_device *device);
 /* Prints all of it for a team: thread `t_thread` of `t_threads`. There is no barrier of the team
  * inside: operands were synchronised before, and the caller synchronises what the epilogue
  * wrote. */

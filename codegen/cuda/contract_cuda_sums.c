@@ -22,7 +22,7 @@ static uint32_t flag(int which)
     return 1u << which;
 }
 
-static int order_of(const struct ul_contract_cuda_plan *plan, const struct ul_contraction *given)
+static int order_of(const struct ul_contract_device_plan *plan, const struct ul_contraction *given)
 {
     const struct ul_contraction *used = &plan->contraction;
     uint32_t first = given->m_count + given->n_count;
@@ -34,7 +34,7 @@ static int order_of(const struct ul_contract_cuda_plan *plan, const struct ul_co
     return 0;
 }
 
-static uint32_t flag_of_tile(const struct ul_contract_cuda_tile *tile, int order)
+static uint32_t flag_of_tile(const struct ul_contract_device_tile *tile, int order)
 {
     static const int depths[SPLIT_KINDS][2] = {{4, 64}, {4, 32}, {8, 32}, {16, 128}};
     if (tile->splits == 1)
@@ -50,30 +50,30 @@ static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contract
                         const struct ul_profile_device *device)
 {
     struct ul_arena arena;
-    struct ul_contract_cuda_plan plan;
+    struct ul_contract_device_plan plan;
     uint32_t result = UL_CONTRACT_LOOSE;
     /* it depends on queries and heads, of which a piece has fewer */
     if (contraction->attend != NULL)
         return UL_CONTRACT_LOOSE;
     ul_arena_init(&arena);
-    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, &arena);
+    ul_contract_device_plan_init(&plan, kernel, contraction, device, &arena);
     int order = order_of(&plan, contraction);
     switch (plan.form) {
-    case UL_CONTRACT_CUDA_EACH: /* in loops, with k as it is */
+    case UL_CONTRACT_DEVICE_EACH: /* in loops, with k as it is */
         result = UL_CONTRACT_IN_ORDER;
         break;
-    case UL_CONTRACT_CUDA_DOT:
+    case UL_CONTRACT_DEVICE_DOT:
         if (plan.dot_pack / 2 < DOT_KINDS)
             result = flag(DOTS + (plan.dot_pack / 2) * ORDERS + order);
         break;
-    case UL_CONTRACT_CUDA_TILE:
+    case UL_CONTRACT_DEVICE_TILE:
         result = flag_of_tile(&plan.tile, order);
         break;
-    case UL_CONTRACT_CUDA_MMA:
+    case UL_CONTRACT_DEVICE_MMA:
         result = flag(MMA + order);
         break;
     }
-    if (ul_contract_cuda_split(&plan, kernel, contraction).partials > 1)
+    if (ul_contract_device_split(&plan, kernel, contraction).partials > 1)
         result = UL_CONTRACT_LOOSE;
     ul_arena_done(&arena);
     return result;

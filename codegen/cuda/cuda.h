@@ -23,11 +23,6 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
 void ul_kernel_print_joined_cuda(struct ul_text *text, const struct ul_kernel *const *kernels,
                                  uint32_t count, const struct ul_profile_device *device);
 
-/* count_cuda.c, for print_cuda.c: what a run launches of the kernel as it is printed. */
-struct ul_grid; /* grid.h */
-void ul_count_cuda(const struct ul_kernel *kernel, const struct ul_grid *grid,
-                   const struct ul_profile_device *device, struct ul_kernel_printed *printed);
-
 /* schedule_cuda.c */
 
 /* The phases of a kernel with their statements, one line for each, indented. */
@@ -44,10 +39,8 @@ void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel
  * once. */
 #define UL_CUDA_ATTEND_JOINED 128
 
-enum ul_status ul_cuda_open_library(struct ul_arena *arena,
-                                    const struct ul_program_options *options,
-                                    const struct ul_target_library **library,
-                                    struct ul_diag *diag) UL_MUST_CHECK;
+extern const struct ul_target_library ul_cublaslt_library;
+extern const struct ul_target_library ul_cudnn_library;
 
 /* emit_cuda.c */
 

@@ -82,6 +82,9 @@
 /* What algorithms keep besides their sums: tables and counters. */
 #define TABLE_BYTES ((uint64_t)64 << 10)
 
+#define CUBLASLT "cublaslt"
+#define CUDNN "cudnn"
+
 /* Tests build a compiler that gives the libraries everything that they take. */
 #ifndef UL_CUDA_CALLS_ALL
 #define UL_CUDA_CALLS_ALL 0
@@ -103,8 +106,8 @@ enum {
 };
 
 struct context {
-    struct ul_target_library library;
     const struct ul_program_options *options;
+    const char *implementation; /* of its calls: the library that they are of */
 };
 
 /* ---- post-operations ---- */
@@ -626,10 +629,11 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     if (call->kind == UL_CALL_WEIGHT_GRADIENT && is_pointwise(call, &call->dst))
         make_gradient_product(group);
     make_rows_long(call);
-    if (!supports(context, group))
+    const char *taker = call->kind == UL_CALL_MATMUL ? CUBLASLT : CUDNN;
+    if (strcmp(taker, context->implementation) != 0 || !supports(context, group))
         return false;
     UL_ASSERT(call->implementation == NULL);
-    call->implementation = call->kind == UL_CALL_MATMUL ? "cublaslt" : "cudnn";
+    call->implementation = context->implementation;
     call->align_bytes = align_of(context, group);
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
     /* A gradient of attention raises no plan, and no engine works with less. */
@@ -728,34 +732,85 @@ static bool is_worth(void *data, const struct ul_group_call *group, uint64_t pas
     return operations / theirs + pass_ns < times * operations / ours;
 }
 
-static void close_context(void *context)
-{
-    (void)context; /* all of it is in the arena */
-}
+/* ---- the rows ---- */
 
-enum ul_status ul_cuda_open_library(struct ul_arena *arena,
-                                    const struct ul_program_options *options,
-                                    const struct ul_target_library **library, struct ul_diag *diag)
+static enum ul_status open(struct ul_arena *arena, const struct ul_program_options *options,
+                           const char *implementation, struct ul_target_library *library)
 {
     struct context *context = UL_NEW(arena, struct context);
-    (void)diag;
     context->options = ul_arena_copy(arena, options, sizeof *options);
-    context->library = (struct ul_target_library){.name = "CUDA libraries",
-                                                  .adds_from_afar = true,
-                                                  .accumulates = true,
-                                                  .max_sums_bytes = TABLE_BYTES / 2,
-                                                  .has_slopes = true,
-                                                  .runs_always = true,
-                                                  .chosen_at_start = true,
-                                                  .context = context,
-                                                  .answer = answer,
-                                                  .is_worth = is_worth,
-                                                  .leaner = leaner,
-                                                  .spread = spread,
-                                                  .most = most,
-                                                  .trained = trained,
-                                                  .close = close_context};
-    *library = &context->library;
-    UL_ASSERT(context->library.answer != NULL);
+    context->implementation = implementation;
+    library->context = context;
     return UL_OK;
 }
+
+static enum ul_status open_cublaslt(struct ul_arena *arena,
+                                    const struct ul_program_options *options,
+                                    struct ul_target_library *library, struct ul_diag *diag)
+{
+    (void)diag;
+    return open(arena, options, CUBLASLT, library);
+}
+
+/* A program may find none, unless it needs one. */
+static enum ul_status open_cudnn(struct ul_arena *arena, const struct ul_program_options *options,
+                                 struct ul_target_library *library, struct ul_diag *diag)
+{
+    (void)diag;
+    library->table = options->needs_cudnn ? "ul_cudnn" : "ul_cudnn_if_there";
+    return open(arena, options, CUDNN, library);
+}
+
+static uint64_t cublaslt_bytes(void *data)
+{
+    const struct context *context = data;
+    return ul_profile_device(context->options->profile).cublaslt_bytes;
+}
+
+static uint64_t cudnn_bytes(void *data)
+{
+    const struct context *context = data;
+    return ul_profile_device(context->options->profile).cudnn_bytes;
+}
+
+static const struct ul_library_file cublas_files[] = {{.name = "ul_cuda_library.cu"},
+                                                      {.name = "ul_cuda_library_choices.cu"},
+                                                      {.name = "ul_cublas.cu"},
+                                                      {.name = NULL}};
+static const struct ul_library_file cudnn_files[] = {
+    {.name = "ul_cuda_library.cu"}, {.name = "ul_cuda_library_choices.cu"}, {.name = "ul_cudnn.cu"},
+    {.name = "ul_cudnn_graph.cu"},  {.name = "ul_cudnn_plan.cu"},           {.name = NULL}};
+
+const struct ul_target_library ul_cublaslt_library = {.name = "cuBLASLt",
+                                                      .adds_from_afar = true,
+                                                      .accumulates = true,
+                                                      .max_sums_bytes = TABLE_BYTES / 2,
+                                                      .has_slopes = true,
+                                                      .runs_always = true,
+                                                      .chosen_at_start = true,
+                                                      .symbol = "ul_cublas",
+                                                      .table = "ul_cublas",
+                                                      .files = cublas_files,
+                                                      .open = open_cublaslt,
+                                                      .answer = answer,
+                                                      .is_worth = is_worth,
+                                                      .leaner = leaner,
+                                                      .spread = spread,
+                                                      .most = most,
+                                                      .trained = trained,
+                                                      .device_bytes = cublaslt_bytes};
+
+const struct ul_target_library ul_cudnn_library = {.name = "cuDNN",
+                                                   .adds_from_afar = true,
+                                                   .accumulates = true,
+                                                   .runs_always = true,
+                                                   .chosen_at_start = true,
+                                                   .symbol = "ul_cudnn",
+                                                   .files = cudnn_files,
+                                                   .open = open_cudnn,
+                                                   .answer = answer,
+                                                   .leaner = leaner,
+                                                   .spread = spread,
+                                                   .most = most,
+                                                   .trained = trained,
+                                                   .device_bytes = cudnn_bytes};

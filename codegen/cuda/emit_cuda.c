@@ -182,8 +182,8 @@ static void put_transfer(struct ul_emitter *emitter, uint32_t position)
                    "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n"
                    "    ul_cuda_move(&at, UL_OFFLOAD_%s, %u, %u, %" PRIu64 ", a + %" PRIu64
                    ", %" PRIu64 ");\n",
-                   position, at->kind == UL_PLAN_SAVE ? "SAVE" : "LOAD", at->stream,
-                   transfer->number, transfer->offload_offset_bytes, transfer->arena_offset_bytes,
+                   position, at->loads ? "LOAD" : "SAVE", at->stream, transfer->number,
+                   transfer->offload_offset_bytes, transfer->arena_offset_bytes,
                    transfer->size_bytes);
 }
 
@@ -194,11 +194,10 @@ static void put_wait(struct ul_emitter *emitter, uint32_t position, uint32_t num
     ul_text_printf(emitter->text, "    ul_cuda_await(run, %u);\n", number);
 }
 
-static void put_join(struct ul_emitter *emitter, uint32_t position)
+static void put_join(struct ul_emitter *emitter, uint32_t position, bool joins)
 {
-    ul_text_printf(emitter->text,
-                   "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n    ul_cuda_join(run);\n",
-                   position);
+    ul_text_printf(emitter->text, "    at = ul_cuda_at(run, %u, UL_CUDA_ALWAYS);\n%s", position,
+                   joins ? "    ul_cuda_join(run);\n" : "");
 }
 
 /* ---- kernels.cu ---- */
@@ -320,25 +319,6 @@ static bool may_fault(const struct ul_emitter *emitter)
     return found;
 }
 
-/* The functions that run a root. */
-static void put_run(struct ul_emitter *emitter)
-{
-    const char *prefix = ul_emit_root_prefix(emitter), *model = ul_emit_root_model(emitter);
-    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
-    ul_text_printf(emitter->text,
-                   "int %s_run(struct ul_context *context, const void *const *from, void *const "
-                   "*to,\n    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_device_run(&%s, context, %u, from, to, failure);\n}\n\n",
-                   prefix, model, ul_emit_root_entry(emitter, UL_PROGRAM_RUN));
-    if (emitter->program->entries[set_up].input_count > 0)
-        ul_text_printf(emitter->text,
-                       "int %s_set_up(struct ul_context *context, const void *const *from,\n"
-                       "    struct ul_failure *failure)\n{\n"
-                       "    return (int)ul_device_run(&%s, context, %u, from, NULL, "
-                       "failure);\n}\n\n",
-                       prefix, model, set_up);
-}
-
 static void put_body(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
@@ -374,12 +354,12 @@ static void put_body(struct ul_emitter *emitter)
         "    return (int)ul_device_open(&%s, context, arena, bytes, stream, weights, "
         "failure);\n}\n\n",
         prefix, ul_emit_root_model(emitter));
-    ul_emit_each_root(emitter, put_run);
+    ul_emit_each_root(emitter, ul_emit_root_functions);
     ul_text_printf(text,
                    "void %s_close(struct ul_context *context)\n{\n"
                    "    ul_device_close(&%s, context);\n}\n",
                    prefix, ul_emit_root_model(emitter));
-    ul_emit_training_functions(emitter, "struct ul_context *context");
+    ul_emit_training_functions(emitter);
 }
 
 static void put_model_c(struct ul_emitter *emitter)
@@ -452,8 +432,7 @@ static void put_run_text(struct ul_emitter *emitter)
         " * may run on arenas of their own. */\n"
         "int %s_run(struct ul_context *context, const void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n%s%s",
-        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter, "struct ul_context *context"),
-        ul_emit_training_text(emitter, "struct ul_context *context"));
+        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter), ul_emit_training_text(emitter));
 }
 
 static void put_model_h(struct ul_emitter *emitter)
@@ -556,36 +535,25 @@ static void put_library_rules(struct ul_emitter *emitter)
 
 static void put_makefile(struct ul_emitter *emitter)
 {
-    const char *prefix = emitter->options->prefix;
     bool alone = emitter->options->is_library_alone;
     put_variables(emitter);
     if (!alone)
         put_program_rules(emitter);
     put_library_rules(emitter);
-    if (alone)
-        ul_emit_install_rules(emitter);
-    ul_text_printf(emitter->text,
-                   "clean:\n\trm -f *.o%s lib%s.a $(SONAME)\n\n.PHONY: clean lib%s\n",
-                   alone ? "" : " program program.tmp", prefix, alone ? " install" : "");
+    ul_emit_last_rules(emitter);
 }
 
 /* ---- Hooks of the emitter ---- */
 
+static void put_entry(struct ul_emitter *emitter, const char *model, uint32_t entry, const char *to)
+{
+    ul_text_printf(emitter->text, "ul_device_run(&%s, context, %u, from, %s, failure)", model,
+                   entry, to);
+}
+
 static void put_runner(struct ul_emitter *emitter)
 {
     ul_text_put(emitter->text, "    .device = &device,\n");
-}
-
-static bool takes_file(const struct ul_emitter *emitter, const char *name)
-{
-    const struct ul_program *program = emitter->program;
-    if (strncmp(name, "ul_cublas", 9) == 0)
-        return ul_emit_cuda_uses_library(program, false);
-    if (strncmp(name, "ul_cudnn", 8) == 0)
-        return ul_emit_cuda_uses_library(program, true);
-    if (strncmp(name, "ul_cuda_library", 15) == 0)
-        return program->call_count > 0;
-    return true;
 }
 
 enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *program,
@@ -610,7 +578,8 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_cuda_put_libraries,
                                                      .put_runner = put_runner,
-                                                     .takes_file = takes_file,
+                                                     .handle = "struct ul_context *context",
+                                                     .put_entry = put_entry,
                                                      .build = build};
     return ul_emit_folder(arena, &language, program, plan, options, directory, diag);
 }

@@ -18,8 +18,6 @@
 
 /* emit_cuda_calls.c */
 
-/* Whether some call is cuDNN's, or cuBLASLt's. */
-bool ul_emit_cuda_uses_library(const struct ul_program *program, bool cudnn);
 void ul_emit_cuda_put_libraries(struct ul_emitter *emitter);
 /* The library enqueues it; otherwise the step's own kernel runs. */
 void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,

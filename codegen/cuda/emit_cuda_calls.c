@@ -1,58 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of cuBLASLt and cuDNN in model.c: the libraries in the runtime's form, and a step that is a
- * call. */
+/* Calls of a device's libraries in model.c: the libraries in the runtime's form, and a step that is
+ * a call. */
 #include "codegen/cuda/emit_cuda.h"
 #include "codegen/program/calls_internal.h"
 
 #include <inttypes.h>
 
-/* In the order of the model's table; `name` is that of a struct ul_device_library and, with _run
- * appended, of the function that runs a call. */
-enum { CUBLAS, CUDNN, DEVICE_LIBRARIES };
-
-static uint32_t device_library(const struct ul_call *call)
+/* The place of a call's library in the model's table of those that have calls. */
+static uint32_t library_number(const struct ul_emitter *emitter, uint32_t call)
 {
-    return call->kind == UL_CALL_MATMUL ? CUBLAS : CUDNN;
-}
-
-bool ul_emit_cuda_uses_library(const struct ul_program *program, bool cudnn)
-{
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        if (device_library(&program->calls[i]) == (cudnn ? CUDNN : CUBLAS))
-            return true;
-    }
-    return false;
+    const struct ul_target_library *library = emitter->program->calls[call].library;
+    uint32_t number = 0;
+    for (const struct ul_target_library *at = emitter->program->options.libraries->rows;
+         at < library; at++)
+        number += ul_emit_uses(emitter, at);
+    return number;
 }
 
 void ul_emit_cuda_put_libraries(struct ul_emitter *emitter)
 {
-    const struct ul_program *program = emitter->program;
-    bool cublas = ul_emit_cuda_uses_library(program, false);
-    bool cudnn = ul_emit_cuda_uses_library(program, true);
-    const char *name = program->options.needs_cudnn ? "ul_cudnn" : "ul_cudnn_if_there";
-    if (cublas)
-        ul_text_put(emitter->text, "extern const struct ul_device_library ul_cublas;\n");
-    if (cudnn)
+    const struct ul_libraries *libraries = emitter->program->options.libraries;
+    struct ul_text list;
+    ul_text_init(&list, emitter->arena);
+    for (uint32_t i = 0; i < libraries->count; i++) {
+        if (!ul_emit_uses(emitter, &libraries->rows[i]))
+            continue;
+        const char *name = libraries->rows[i].table;
         ul_text_printf(emitter->text, "extern const struct ul_device_library %s;\n", name);
+        ul_text_printf(&list, "%s&%s", list.length == 0 ? "" : ", ", name);
+    }
     ul_text_printf(emitter->text,
-                   "static const struct ul_device_library *const libraries[] = {%s%s%s%s};\n\n",
-                   cublas ? "&ul_cublas" : "", cublas && cudnn ? ", " : "", cudnn ? "&" : "",
-                   cudnn ? name : "");
+                   "static const struct ul_device_library *const libraries[] = {%s};\n\n",
+                   list.data);
 }
 
 void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,
                            uint32_t position, uint32_t indent)
 {
     struct ul_text *text = emitter->text;
-    const struct ul_program *program = emitter->program;
-    bool cudnn = device_library(&program->calls[step->kernel]) == CUDNN;
     int columns = (int)(4 * indent);
     ul_text_printf(text, "{\n%*s", columns + 4, "");
     ul_emit_call_args(emitter, step, step->arg_count, position);
-    ul_text_printf(text, "%*s%s%s(&at, %u, %u, args, ", columns + 4, "",
-                   step->own != NULL ? "if (!" : "", cudnn ? "ul_cudnn_run" : "ul_cublas_run",
-                   cudnn && ul_emit_cuda_uses_library(program, false) ? 1 : 0,
-                   ul_emit_call_number(emitter, step));
+    ul_text_printf(text, "%*s%s%s_run(&at, %u, %u, args, ", columns + 4, "",
+                   step->own != NULL ? "if (!" : "",
+                   emitter->program->calls[step->kernel].library->symbol,
+                   library_number(emitter, step->kernel), ul_emit_call_number(emitter, step));
     ul_emit_call_scratch(emitter, step, position);
     ul_text_put(text, step->own != NULL ? "))\n" : ");\n");
     if (step->own != NULL) {
@@ -72,9 +64,10 @@ void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program
         at--;
     UL_ASSERT(at > 0);
     const struct ul_program_step *call = ul_program_step_at(emitter->program, &positions[at - 1]);
-    UL_ASSERT(device_library(&emitter->program->calls[call->kernel]) == CUBLAS);
-    ul_text_printf(emitter->text, "if (!ul_cublas_did_more(&at, 0, %u))\n%*s",
-                   ul_emit_call_number(emitter, call), (int)(4 * indent + 4), "");
+    ul_text_printf(emitter->text, "if (!%s_did_more(&at, %u, %u))\n%*s",
+                   emitter->program->calls[call->kernel].library->symbol,
+                   library_number(emitter, call->kernel), ul_emit_call_number(emitter, call),
+                   (int)(4 * indent + 4), "");
 }
 
 /* Makes the first step with the call a function of its own, by kernels of ours. False: there is
@@ -88,7 +81,7 @@ static bool put_own(struct ul_emitter *emitter, uint32_t call)
             continue;
         const struct ul_program_step *step = ul_program_step_at(program, at);
         if (step->kind != UL_STEP_CALL || step->own == NULL ||
-            program->calls[step->kernel].kind != UL_CALL_ATTENTION_GRADIENT ||
+            program->calls[step->kernel].call->kind != UL_CALL_ATTENTION_GRADIENT ||
             ul_emit_call_number(emitter, step) != call)
             continue;
         ul_text_printf(emitter->text,

@@ -12,14 +12,14 @@
  *         }
  *     }
  *
- * Kernels of several steps may be one launch, each with blocks of its own (joined.c).
- * `@` stands for the kernel's name, so that equal kernels have equal text. Expressions are
- * print_expr.c's, contractions contract_cuda.c's. */
+ * Kernels of several steps may be one launch, each with blocks of its own (joined.c). `@` stands
+ * for the kernel's name, so that equal kernels have equal text. print_expr.c prints expressions,
+ * contract_cuda.c contractions. */
 
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/cuda/cuda.h"
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"
@@ -35,14 +35,14 @@ struct printer {
     const struct ul_profile_device *device;
     struct ul_grid grid;
     const struct ul_phase *phase; /* that is being printed */
-    struct ul_mentions mentions;  /* of it */
-    bool in_thread;               /* what is printed is run by one thread, not by its team */
+    struct ul_mentions mentions;  /* of the phase */
+    bool in_thread;               /* one thread runs the printed text, not its team */
     bool is_joined;               /* the phase has some blocks of a launch */
     bool is_together;             /* it is one of several in a launch, with all of its blocks */
-    uint32_t member;              /* its kernel, of several that are one launch; or UL_NONE */
-    uint32_t first_counter;       /* of the kernel, among those of the launch */
+    uint32_t member;              /* its kernel, among several that are one launch; or UL_NONE */
+    uint32_t first_counter;       /* the kernel's first, among those of the launch */
     uint32_t pack_count;          /* of an item */
-    uint32_t lane_count;          /* variables in scope that have a number for each element */
+    uint32_t lane_count;          /* variables in scope that have a value for each element */
     uint32_t *lanes;
 };
 
@@ -71,7 +71,7 @@ static const char *index_type(const struct printer *printer, uint32_t var)
     return printer->expr.is_short[var] ? "int32_t" : "int64_t";
 }
 
-/* Of a number of items, or of rounds, that a grid or a team walks. */
+/* Whether a number of items or rounds, which a grid or a team walks, is small. */
 static bool is_few(int64_t count)
 {
     return count <= INT32_MAX - (1 << 21);
@@ -82,7 +82,7 @@ static const char *number_type(int64_t count)
     return is_few(count) ? "uint32_t" : "int64_t";
 }
 
-/* What its divisors end with. */
+/* The suffix of its divisors. */
 static const char *number_suffix(int64_t count)
 {
     return is_few(count) ? "u" : "";
@@ -97,7 +97,7 @@ static bool is_parameter(const struct ul_buffer *buffer)
 
 static void put_list(struct printer *printer, ul_ks first, ul_ks end, uint32_t indent);
 
-/* What one thread runs, even inside of a team. */
+/* Prints what one thread runs, even inside a team. */
 static void put_in_thread(struct printer *printer, ul_ks first, uint32_t indent)
 {
     bool outer = printer->in_thread;
@@ -118,7 +118,7 @@ static void put_close(const struct printer *printer, uint32_t indent)
     ul_text_put(printer->text, "}\n");
 }
 
-/* Every thread of the team walks the loop; its end is found once, before anybody stores. */
+/* Every thread of the team walks the loop; its end is computed once, before any thread stores. */
 static void put_loop_head(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
 {
     bool plain = printer->in_thread || ul_is_index_only(printer->kernel, stmt->value);
@@ -180,7 +180,7 @@ static void put_store(struct printer *printer, const struct ul_ks_data *stmt, ui
     ul_put_store(&printer->expr, stmt);
 }
 
-/* From round `name` of a nest to its variables, with the names of indexes between its loops. */
+/* Prints the variables of a nest from round `name`, with the names of indexes between its loops. */
 static void put_rounds(struct printer *printer, const struct ul_nest *nest, const char *name,
                        uint32_t indent)
 {
@@ -245,7 +245,7 @@ static void put_pack_stores(struct printer *printer, const struct ul_nest *nest,
                            ul_storage_type(printer->kernel->buffers[stmt->buffer].dtype),
                            nest->vector, stmt->buffer);
         } else {
-            /* ul_pack_write writes to the device's memory alone; packs are of nothing else. */
+            /* ul_pack_write writes only to the device's memory; packs are of nothing else. */
             UL_ASSERT(printer->kernel->buffers[stmt->buffer].role != UL_BUFFER_LOCAL);
             ul_text_printf(printer->text, "ul_pack_write(b%u + (", stmt->buffer);
             ul_put_expr(&printer->expr, stmt->index);
@@ -254,7 +254,7 @@ static void put_pack_stores(struct printer *printer, const struct ul_nest *nest,
     }
 }
 
-/* Arrays for what a run of statements, which ends before `end`, leaves to the ones behind it. */
+/* Arrays for what a run of statements, which ends before `end`, leaves to later ones. */
 static void put_lanes(struct printer *printer, const struct ul_nest *nest, ul_ks first, ul_ks end,
                       uint32_t indent)
 {
@@ -310,8 +310,8 @@ static bool is_inner(const struct ul_ks_data *stmt)
     return stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_IF;
 }
 
-/* Statements without loops and branches: what is the same for all elements, all packs, and then
- * the rest, element by element. Returns what comes behind. */
+/* Statements without loops and branches: what is the same for all elements, all packs, and then the
+ * rest, element by element. Returns the statement after them. */
 static ul_ks put_pack_run(struct printer *printer, const struct ul_nest *nest, ul_ks first,
                           ul_ks before, uint32_t indent)
 {
@@ -375,8 +375,8 @@ static void put_pack_list(struct printer *printer, const struct ul_nest *nest, u
     }
 }
 
-/* The elements from t_first on. `v<id>` of the innermost loop is the first of them outside of the
- * loop over t_u, and hidden inside of it. */
+/* The elements from t_first on. `v<id>` of the innermost loop is the first of them outside the loop
+ * over t_u, and hidden inside it. */
 static void put_elements(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
 {
     uint32_t var = ul_nest_var(nest, printer->kernel);
@@ -412,7 +412,7 @@ static void put_index(struct printer *printer, uint32_t var, const char *value, 
                    var, value);
 }
 
-/* target[t_u] = the expression, of each element. */
+/* target[t_u] = the expression, for each element. */
 static void put_factor(struct printer *printer, const struct ul_nest *nest, ul_kx expression,
                        const char *target, uint32_t indent)
 {
@@ -428,7 +428,7 @@ static void put_factor(struct printer *printer, const struct ul_nest *nest, ul_k
     memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
 }
 
-/* The innermost loop of the sums, by their products. */
+/* The innermost loop of the sums, with their products. */
 static void put_slide_loop(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
 {
     const struct ul_slide *slide = &nest->slide;
@@ -507,8 +507,8 @@ static void put_slide(struct printer *printer, const struct ul_nest *nest, uint3
     put_close(printer, indent);
 }
 
-/* Several rounds of a nest, of which `name` counts the packs. `v<id>` of the innermost loop is the
- * first of them outside of the loop over t_u, and hidden inside of it. */
+/* Several rounds of a nest, whose packs `name` counts. `v<id>` of the innermost loop is the first
+ * of them outside the loop over t_u, and hidden inside it. */
 static void put_pack(struct printer *printer, const struct ul_nest *nest, const char *name,
                      uint32_t indent)
 {
@@ -563,7 +563,7 @@ static void find_list_aligned(const struct printer *printer, const struct ul_nes
     }
 }
 
-/* if (all buffers of which packs are read or written are aligned) { */
+/* if (all buffers whose packs are read or written are aligned) { */
 static void put_aligned(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
 {
     const struct ul_kernel *kernel = printer->kernel;
@@ -649,7 +649,7 @@ static void put_strided_nest(struct printer *printer, const struct ul_nest *nest
     put_close(printer, indent);
 }
 
-/* Packs, where what they are read from and written to is aligned, else one round at a time. */
+/* Prints packs, where all that they read and write is aligned; else one round at a time. */
 static void put_strided(struct printer *printer, ul_ks id, uint32_t indent)
 {
     const struct ul_nest *nest = printer->phase->nests[id];
@@ -669,7 +669,7 @@ static void put_strided(struct printer *printer, ul_ks id, uint32_t indent)
     put_close(printer, indent);
 }
 
-/* Variables from outside of it that a list sets. */
+/* Finds outer variables that a list sets. */
 static void find_set(const struct printer *printer, ul_ks first, bool *is_set)
 {
     for (ul_ks id = first; id != UL_NONE; id = stmt_get(printer, id)->next) {
@@ -692,7 +692,7 @@ static void forget_declared(const struct printer *printer, ul_ks first, bool *is
     }
 }
 
-/* The team's registers become one value, which each thread has. */
+/* Turns the team's registers into one value, which each thread gets. */
 static void put_fold(struct printer *printer, const struct ul_grid_fold *fold, uint32_t indent)
 {
     const struct ul_kx_data *value = &printer->kernel->exprs[fold->value];
@@ -878,7 +878,7 @@ static bool is_within(const struct printer *printer, ul_ks id)
     return false;
 }
 
-/* The names of a list on the host that the phase needs, from the last to the first. */
+/* Marks the names of a list on the host that the phase needs, from the last to the first. */
 static void mention_names(struct printer *printer, ul_ks first, bool *is_needed)
 {
     if (first == UL_NONE)
@@ -893,7 +893,8 @@ static void mention_names(struct printer *printer, ul_ks first, bool *is_needed)
     }
 }
 
-/* All that the phase names; the names of lists on the host that it must find again. */
+/* Finds everything that the phase names; returns the names of lists on the host that it must
+ * compute again. */
 static bool *find_mentions(struct printer *printer)
 {
     const struct ul_phase *phase = printer->phase;
@@ -937,7 +938,7 @@ static bool uses_scratch(const struct printer *printer)
     return false;
 }
 
-/* What the phases of a launch take. */
+/* The parameters of the phases of a launch. */
 struct parameters {
     bool *buffers, *vars; /* by buffer, by variable of a loop on the host */
     bool scratch;
@@ -966,11 +967,11 @@ static struct parameters find_parameters(struct printer *printer, const struct u
 
 enum list {
     BEFORE,   /* parameters, each followed by a comma */
-    BEHIND,   /* parameters, each behind a comma */
+    BEHIND,   /* parameters, each after a comma */
     ARGUMENTS /* the same, without types */
 };
 
-/* Parameters of some phases with so many of the loops around them on the host, or arguments. */
+/* Parameters of some phases, with the given loops around them on the host; or arguments. */
 static void put_parameters(struct printer *printer, const struct ul_phase *phases, uint32_t count,
                            uint32_t host_count, enum list list)
 {
@@ -1058,7 +1059,7 @@ static void put_item_loop(struct printer *printer, int64_t total, uint32_t inden
         ul_text_put(printer->text, "ul_item_stride()) {\n");
 }
 
-/* if (t_item, which is this thread's of those in rows, is one) { */
+/* if (t_item, this thread's item in rows, exists) { */
 static void put_row_item(struct printer *printer, int64_t total, uint32_t indent)
 {
     const struct ul_phase *phase = printer->phase;
@@ -1074,7 +1075,7 @@ static void put_row_item(struct printer *printer, int64_t total, uint32_t indent
 static void put_each(struct printer *printer, uint32_t indent)
 {
     const struct ul_phase *phase = printer->phase;
-    bool is_alone = false; /* packs are handled, and nothing else comes behind them */
+    bool is_alone = false; /* packs are printed, and nothing else follows them */
     if (phase->items.count == 0) {
         put_item(printer, indent);
         return;
@@ -1178,7 +1179,7 @@ static void put_tiles(struct printer *printer, int64_t tile_count)
     put_close(printer, 1);
 }
 
-/* Which thread of which team this is. */
+/* The number of this thread in its team, and of the team. */
 static void put_team_names(struct printer *printer)
 {
     const struct ul_phase *phase = printer->phase;
@@ -1241,7 +1242,7 @@ static const char *block_of(const struct printer *printer, const struct ul_phase
                                  phase->first_block);
 }
 
-/* if (this block is the last one of its group) {, and which items it goes on with */
+/* if (this block is the last one of its group) {, and the items with which it continues */
 static void put_last_head(struct printer *printer, const struct ul_phase *lead, uint32_t indent)
 {
     struct ul_arena *arena = printer->text->arena;
@@ -1281,7 +1282,7 @@ static void put_last_head(struct printer *printer, const struct ul_phase *lead, 
                        width);
 }
 
-/* The items of a phase of teams that this block of a launch has, which others have blocks of. */
+/* The items of a phase of teams that this block of a shared launch has. */
 static void put_joined_team(struct printer *printer, uint32_t indent)
 {
     const struct ul_phase *phase = printer->phase;
@@ -1330,7 +1331,7 @@ static void put_last_items(struct printer *printer, uint32_t threads, uint32_t i
     put_close(printer, indent);
 }
 
-/* What the last block of a group goes on with. */
+/* The phase with which the last block of a group continues. */
 static void put_next(struct printer *printer, uint32_t indent)
 {
     const struct ul_phase *lead = printer->phase, *next = lead + 1;
@@ -1362,20 +1363,20 @@ static ul_ks tiled_contraction(const struct printer *printer)
     return id;
 }
 
-/* For how many blocks beside each other nvcc must have registers; 0: for as many as it thinks best,
- * though it spills some for that. */
+/* For how many blocks on a multiprocessor nvcc must have registers; 0: for as many as it thinks
+ * best, though it then spills some. */
 static uint32_t min_blocks(struct printer *printer, const struct ul_phase *phase)
 {
     struct ul_contract_grid grid;
     if (phase->kind != UL_PHASE_TILES)
-        return phase->items.slide.count > 0 ? UL_CUDA_ROOMY_THREADS / phase->block_threads : 0;
+        return phase->items.slide.count > 0 ? UL_DEVICE_ROOMY_THREADS / phase->block_threads : 0;
     printer->phase = phase;
     ul_contract_cuda_grid(printer->kernel, contraction_of(printer, tiled_contraction(printer)),
                           printer->device, &grid);
     return grid.min_blocks;
 }
 
-/* The fewest blocks that a multiprocessor has for one of the phases, or for `least` if that is
+/* The fewest blocks that a multiprocessor must have for one of the phases, or `least` if that is
  * fewer. 0: none of them asks for any. */
 static uint32_t least_blocks(struct printer *printer, const struct ul_phase *phases, uint32_t count,
                              uint32_t least)
@@ -1406,7 +1407,7 @@ static void put_head(struct printer *printer, uint32_t number)
                    phase->is_followed ? "uint32_t *counters, " : "");
 }
 
-/* Opens the braces of the phase among those of a launch, behind those of the one before it. */
+/* Opens the braces of the phase among those of a launch, after those of the phase before it. */
 static void put_branch(const struct printer *printer, bool is_first, bool is_last)
 {
     const struct ul_phase *phase = printer->phase;
@@ -1437,7 +1438,7 @@ static void put_joined(struct printer *printer, uint32_t number)
     ul_text_put(printer->text, "    }\n}\n\n");
 }
 
-/* What is in the braces of a phase's function. */
+/* Prints the contents of the braces of a phase's function. */
 static void put_body(struct printer *printer, const struct ul_phase *phase)
 {
     printer->phase = phase;
@@ -1487,7 +1488,7 @@ static void put_phase(struct printer *printer, uint32_t number)
 /* ---- Phases in one launch whose blocks wait for each other ---- */
 
 /* Closes and opens loops around launches or parts of one, from those around the phase before to
- * those around this. */
+ * those around this one. */
 static uint32_t put_hosts(struct printer *printer, const struct ul_phase *before,
                           const struct ul_phase *now)
 {
@@ -1507,7 +1508,7 @@ static uint32_t put_hosts(struct printer *printer, const struct ul_phase *before
     return wanted;
 }
 
-/* Of the kernel's function. */
+/* The number of the kernel's function. */
 static uint32_t number_of(const struct printer *printer, const struct ul_together *together)
 {
     return printer->grid.phase_count + (uint32_t)(together - printer->grid.together);
@@ -1530,7 +1531,7 @@ static uint32_t next_part(const struct ul_together *together, uint32_t i)
     return i;
 }
 
-/* Whether it may use the array that one phase after the other has. */
+/* Whether it may use the array that phases use in turn. */
 static bool shares(const struct ul_together *together, const struct ul_phase *phase)
 {
     return together->shared_bytes > 0 && (phase->kind == UL_PHASE_TILES || phase->shared_bytes > 0);
@@ -1553,7 +1554,7 @@ static void put_part(struct printer *printer, const struct ul_together *together
     ul_text_put(printer->text, "}\n\n");
 }
 
-/* The first round of all loops around the phase that are inside of the launch. */
+/* The first round of all loops around the phase that are inside the launch. */
 static void put_first_round(struct printer *printer, const struct ul_together *together,
                             const struct ul_phase *phase)
 {
@@ -1581,7 +1582,7 @@ static void put_part_call(struct printer *printer, const struct ul_together *tog
     ul_text_put(printer->text, ");\n");
 }
 
-/* The kernel of them all. All blocks meet behind each part that another one may depend on. */
+/* The kernel of all of them. All blocks meet after each part on which another one may depend. */
 static void put_together(struct printer *printer, const struct ul_together *together)
 {
     uint32_t count = together->end - together->first, first = next_part(together, 0);
@@ -1631,8 +1632,8 @@ static void put_launch(struct printer *printer, uint32_t number, uint32_t indent
     ul_text_printf(printer->text, "%s);\n", phases->is_followed ? ", at->run->counters" : "");
 }
 
-/* Buffers of a function of the host, and scratch: parameters, which need not be used, or arguments.
- */
+/* Buffers of a function of the host, and scratch: parameters, which need not be used, or
+ * arguments. */
 static void put_host_parameters(struct printer *printer, bool typed)
 {
     const struct ul_kernel *kernel = printer->kernel;
@@ -1685,8 +1686,8 @@ static void put_together_launch(struct printer *printer, const struct ul_togethe
     ul_text_put(printer->text, ");\n");
 }
 
-/* A launch of its own for each phase, but for those that `gathers` finds together; `outer` has the
- * loops that are open. */
+/* A launch for each phase, except for those that `gathers` finds together; `outer` has the loops
+ * that are open. */
 static void put_launches(struct printer *printer, uint32_t first, uint32_t end,
                          const struct ul_phase *outer, bool gathers)
 {
@@ -1709,7 +1710,7 @@ static void put_launches(struct printer *printer, uint32_t first, uint32_t end,
     put_hosts(printer, before, outer);
 }
 
-/* What runs on a device that does not hold all blocks of the launch. */
+/* The launches for a device that does not hold all blocks of the joint launch. */
 static void put_apart(struct printer *printer, const struct ul_together *together)
 {
     struct ul_phase outer = outer_of(printer, together);
@@ -1737,8 +1738,8 @@ static void put_host(struct printer *printer)
 static void printer_init(struct printer *printer, struct ul_text *text,
                          const struct ul_kernel *kernel, const struct ul_profile_device *device)
 {
-    kernel = ul_contract_cuda_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
-                                   text->arena);
+    kernel = ul_contract_device_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
+                                     text->arena);
     ul_kernel_verify_or_die(kernel, false, text->arena,
                             "the rewriting of a kernel for target cuda");
     *printer =
@@ -1747,14 +1748,15 @@ static void printer_init(struct printer *printer, struct ul_text *text,
     printer->expr.is_short = ul_narrow(kernel, text->arena);
     printer->expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
     printer->expr.elements = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
-    ul_grid_init(&printer->grid, kernel, printer->expr.used, device, text->arena);
+    ul_grid_init(&printer->grid, kernel, printer->expr.used, device, ul_attend_cuda_grid,
+                 text->arena);
 }
 
-/* Threads of blocks that elementwise kernels have registers for, and a warp's. */
+/* Threads of blocks for which elementwise kernels, and a warp's, have registers. */
 enum { MAX_EACH_THREADS = 512, MAX_TEAM_THREADS = 1024 };
 
-/* Whether the phase may have some blocks of a launch: each item a thread's, a warp's or a block's,
- * without scratch or shared memory of its own. */
+/* Whether the phase may have some blocks of a launch: each item belongs to a thread, a warp or a
+ * block, without scratch or shared memory of its own. */
 static bool phase_joins(const struct ul_kernel *kernel, const struct ul_phase *phase)
 {
     bool is_each = phase->kind == UL_PHASE_EACH && phase->items.count > 0;
@@ -1764,7 +1766,7 @@ static bool phase_joins(const struct ul_kernel *kernel, const struct ul_phase *p
            phase->host_count == 0;
 }
 
-/* Whether each launch of the kernel may, and with blocks of how many threads. */
+/* Whether each launch of the kernel may, and with how many threads in blocks. */
 static void find_joins(const struct ul_kernel *kernel, const struct ul_grid *grid,
                        struct ul_kernel_printed *printed)
 {
@@ -1785,7 +1787,8 @@ static void find_joins(const struct ul_kernel *kernel, const struct ul_grid *gri
                                                                            : printed->min_threads;
         printed->max_threads = most < printed->max_threads ? most : printed->max_threads;
     }
-    /* Launches of one kernel may have blocks of other sizes, but not where an item is a block's. */
+    /* Launches of one kernel may have blocks of different sizes, but not where a block has an
+     * item. */
     bool is_one = ul_grid_launches(grid) <= 1 || printed->max_threads >= MAX_EACH_THREADS;
     printed->joins = printed->joins && is_one && printed->min_threads <= printed->max_threads;
 }
@@ -1815,13 +1818,13 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
     put_host(&printer);
     printed->scratch_bytes = printer.grid.scratch_bytes;
     find_joins(printer.kernel, &printer.grid, printed);
-    ul_count_cuda(printer.kernel, &printer.grid, device, printed);
+    ul_grid_count(printer.kernel, &printer.grid, device, printed);
     return UL_OK;
 }
 
 /* ---- Kernels that are one launch ---- */
 
-/* Gives the first phase of launch number `launch` of the kernel. NULL: it has fewer launches. */
+/* The first phase of launch number `launch` of the kernel. NULL: it has fewer launches. */
 static struct ul_phase *find_launch(const struct ul_grid *grid, uint32_t launch)
 {
     for (uint32_t i = 0; i < grid->phase_count; i++)
@@ -1850,8 +1853,8 @@ static bool counts_blocks(const struct printer *members, uint32_t count, uint32_
     return false;
 }
 
-/* Gives all kernels blocks of one size, one kernel after the other. Returns the number of blocks.
- */
+/* Gives all kernels blocks of one size, one kernel after the other. Returns the number of
+ * blocks. */
 static int64_t set_joined_blocks(struct printer *members, uint32_t count, uint32_t launch,
                                  uint32_t *threads)
 {
@@ -1949,8 +1952,8 @@ static void put_joined_body(struct printer *members, uint32_t count, uint32_t la
     ul_text_put(text, "    }\n");
 }
 
-/* Prints launch number `launch` of all kernels that have so many, and the call of it to `host`.
- * False: no kernel has so many. */
+/* Prints launch number `launch` of all kernels that have that many, and its call to `host`. False:
+ * no kernel has that many. */
 static bool put_joined_launch(struct printer *members, uint32_t count, uint32_t launch,
                               struct ul_text *host)
 {

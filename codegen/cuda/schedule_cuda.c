@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What target cuda makes of a kernel, in words: its phases in the order of their launches, each
- * with its statements, as the kernel stands once it is rewritten for a device. */
+/* Describes in words what target cuda does with a kernel: its phases in the order of their
+ * launches, each with its statements, in the form of the kernel after it is rewritten for a
+ * device. */
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
 #include "codegen/cuda/cuda.h"
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"
@@ -40,29 +41,29 @@ static void put_vector(const struct schedule *schedule, const struct ul_nest *ne
 /* ---- Contractions ---- */
 
 static void put_reading(struct ul_text *text, const char *name,
-                        const struct ul_contract_cuda_reading *reading)
+                        const struct ul_contract_device_reading *reading)
 {
     ul_text_printf(text, ", %s %d at once%s", name, reading->pack,
                    reading->along_k ? " along k" : "");
 }
 
-static void put_form(struct ul_text *text, const struct ul_contract_cuda_plan *plan)
+static void put_form(struct ul_text *text, const struct ul_contract_device_plan *plan)
 {
-    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    const struct ul_contract_device_tile *tile = &plan->tile;
     if (plan->is_bytes)
         ul_text_put(text, "words of four bytes, ");
     switch (plan->form) {
-    case UL_CONTRACT_CUDA_EACH:
+    case UL_CONTRACT_DEVICE_EACH:
         ul_text_put(text, "a thread a sum");
         break;
-    case UL_CONTRACT_CUDA_DOT:
+    case UL_CONTRACT_DEVICE_DOT:
         ul_text_printf(text, "a warp a sum, %d at a time, elements %d at once", plan->dot_sums,
                        plan->dot_pack);
         break;
-    case UL_CONTRACT_CUDA_TILE:
-    case UL_CONTRACT_CUDA_MMA:
+    case UL_CONTRACT_DEVICE_TILE:
+    case UL_CONTRACT_DEVICE_MMA:
         ul_text_printf(text, "tiles %d x %d x %d, %s %d x %d", tile->m, tile->n, tile->k,
-                       plan->form == UL_CONTRACT_CUDA_MMA ? "tensor cores, warps" : "threads",
+                       plan->form == UL_CONTRACT_DEVICE_MMA ? "tensor cores, warps" : "threads",
                        tile->thread_m, tile->thread_n);
         if (tile->splits > 1)
             ul_text_printf(text, ", k in %d", tile->splits);
@@ -76,13 +77,13 @@ static void put_contraction(const struct schedule *schedule, ul_ks id)
 {
     const struct ul_kernel *kernel = schedule->kernel;
     const struct ul_contraction *contraction = &kernel->contractions[kernel->stmts[id].contraction];
-    struct ul_contract_cuda_plan plan;
+    struct ul_contract_device_plan plan;
     struct ul_contract_grid grid;
     struct ul_arena arena;
     ul_text_put(schedule->text, "  # ");
     if (contraction->attend == NULL) {
         ul_arena_init(&arena);
-        ul_contract_cuda_plan_init(&plan, kernel, contraction, schedule->device, &arena);
+        ul_contract_device_plan_init(&plan, kernel, contraction, schedule->device, &arena);
         ul_text_printf(schedule->text, "%" PRId64 " x %" PRId64 " sums of %" PRId64 ", ",
                        plan.base.m, plan.base.n, plan.base.k);
         put_form(schedule->text, &plan);
@@ -206,7 +207,8 @@ static void put_phase(struct schedule *schedule, const struct ul_grid *grid, uin
     ul_kernel_print_list(text, schedule->kernel, phase->first, phase->end, 2, &notes);
 }
 
-/* The line before the first of the phases, as which they follow for a device that cannot. */
+/* The line before the first of the phases; they follow in the form for a device that cannot run
+ * them together. */
 static void put_together(const struct schedule *schedule, const struct ul_together *together)
 {
     ul_text_printf(schedule->text,
@@ -222,10 +224,10 @@ void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel
 {
     struct ul_expr_printer expr;
     struct ul_grid grid = {.phase_count = 0};
-    kernel = ul_contract_cuda_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
-                                   text->arena);
+    kernel = ul_contract_device_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
+                                     text->arena);
     ul_expr_printer_init(&expr, text, kernel);
-    ul_grid_init(&grid, kernel, expr.used, device, text->arena);
+    ul_grid_init(&grid, kernel, expr.used, device, ul_attend_cuda_grid, text->arena);
     UL_ASSERT(device->processors > 0);
     struct schedule schedule = {
         .text = text, .kernel = kernel, .device = device, .used = expr.used};

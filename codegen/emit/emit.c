@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the emitted folders of all targets share: places and names as text, the steps in their order
- * with the regions around them, the head of model.h, main.c. */
+/* Shared by the emitted folders of all targets: places and names as text, the steps in order with
+ * the regions around them, the head of model.h, main.c. */
 #include "codegen/emit/emit_internal.h"
 #include "ir/view.h"
 
@@ -19,7 +19,7 @@ static uint32_t index_in(const ul_value_id *values, uint32_t count, ul_value_id 
     return UL_NONE;
 }
 
-/* What is overwritten where it lies is one buffer, given as an output, for it is written. */
+/* A value that is overwritten in place is one buffer, given as an output, since it is written. */
 static struct ul_emit_place callers_place(const struct ul_emitter *emitter,
                                           const struct ul_program_place *place)
 {
@@ -58,7 +58,7 @@ struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t pl
     UL_ASSERT(place < emitter->program->place_count);
     const struct ul_plan_range *range =
         ul_plan_find_range(emitter->program->problem, plan, place, position);
-    if (range == NULL) { /* a program without steps has no positions to live at */
+    if (range == NULL) { /* a program without steps has no positions at which a value lives */
         UL_ASSERT(plan->position_count == 0 &&
                   plan->value_ranges[place] < plan->value_ranges[place + 1]);
         range = &plan->ranges[plan->value_ranges[place]];
@@ -103,7 +103,7 @@ void ul_emit_string(struct ul_text *text, const char *string)
     ul_text_put(text, "\"");
 }
 
-/* An untrusted name inside a comment: nothing in it ends the comment or the line. */
+/* Writes an untrusted name inside a comment: nothing in it ends the comment or the line. */
 static void emit_comment(struct ul_text *text, const char *name)
 {
     enum { MAX_COLUMNS = 100 };
@@ -115,9 +115,30 @@ static void emit_comment(struct ul_text *text, const char *name)
 
 bool ul_emit_is_rom_far(const struct ul_emitter *emitter)
 {
-    const uint64_t near_bytes = (uint64_t)1 << 30; /* of 2^31 that a call may span on x86-64 */
+    const uint64_t near_bytes = (uint64_t)1 << 30; /* of the 2^31 that a call may span on x86-64 */
     return emitter->program->options.weights_rom &&
            emitter->plan->reserved_bytes[UL_PROGRAM_ROM] > near_bytes;
+}
+
+/* The variable for the bank that contains an offset of the arena; returns the offset there. */
+static uint64_t put_bank(struct ul_emitter *emitter, uint64_t offset_bytes)
+{
+    const struct ul_plan *plan = emitter->plan;
+    uint32_t bank = plan->bank_count;
+    while (bank > 1 && (plan->banks[bank - 1].size_bytes == 0 ||
+                        offset_bytes < plan->banks[bank - 1].begin_bytes))
+        bank--;
+    ul_text_put(emitter->text, "a");
+    if (bank < 2)
+        return offset_bytes;
+    ul_text_printf(emitter->text, "%u", bank - 1);
+    return offset_bytes - plan->banks[bank - 1].begin_bytes;
+}
+
+void ul_emit_scratch(struct ul_emitter *emitter, uint32_t position)
+{
+    uint64_t offset_bytes = put_bank(emitter, emitter->scratch_offsets[position]);
+    ul_text_printf(emitter->text, " + %" PRIu64, offset_bytes);
 }
 
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
@@ -125,7 +146,7 @@ void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address
 {
     struct ul_emit_place place = ul_emit_place(emitter, address->place, position);
     if (place.space == UL_EMIT_ARENA)
-        ul_text_put(emitter->text, "a");
+        place.offset_bytes = put_bank(emitter, place.offset_bytes);
     else if (place.space == UL_EMIT_ROM)
         ul_text_printf(emitter->text, "%s_rom%s", emitter->options->prefix,
                        ul_emit_is_rom_far(emitter) ? "_begin" : "");
@@ -139,7 +160,7 @@ void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address
 
 /* ---- steps ---- */
 
-/* Whether the steps of a region stand in braces: an entry is a function. */
+/* Whether the steps of a region are in braces: an entry is a function. */
 static bool is_braced(const struct ul_program_region *region)
 {
     return region->kind == UL_PLAN_LOOP || region->kind == UL_PLAN_BRANCH;
@@ -183,7 +204,7 @@ static void enter_region(struct ul_emitter *emitter, uint32_t from, uint32_t to,
         open_region(emitter, to, position);
 }
 
-/* Closes and opens what lies between two positions' regions. */
+/* Closes and opens the regions between two positions. */
 static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_t to,
                               uint32_t position)
 {
@@ -295,7 +316,7 @@ void ul_emit_steps(struct ul_emitter *emitter, uint32_t entry)
     ul_emit_last_waits(emitter, entry);
 }
 
-/* Scratch of each position, found in the plan's ranges. */
+/* Finds the scratch of each position in the plan's ranges. */
 void ul_emit_find_scratch(struct ul_emitter *emitter)
 {
     const struct ul_plan *plan = emitter->plan;
@@ -347,7 +368,7 @@ const char *ul_emit_upper(struct ul_arena *arena, const char *prefix)
     return copy;
 }
 
-/* Scale and zero-point of what a float model's edge is in integers. */
+/* Scale and zero-point for the integers of a float model's inputs and outputs. */
 static void put_edges(struct ul_emitter *emitter, const char *big)
 {
     const struct ul_block *block = ul_emit_root(emitter);
@@ -374,7 +395,7 @@ static void put_edges(struct ul_emitter *emitter, const char *big)
         ul_text_put(emitter->text, "\n");
 }
 
-/* The inputs and outputs of the root, a line each. */
+/* The inputs and outputs of the root, one line for each. */
 static void put_ports(struct ul_emitter *emitter)
 {
     const char *big = ul_emit_upper(emitter->arena, ul_emit_root_prefix(emitter));
@@ -406,12 +427,29 @@ static void put_ports(struct ul_emitter *emitter)
     }
 }
 
-/* The headers of the roots, which a program of several includes. */
+/* The headers of the roots, which a program with several includes. */
 static void put_root_headers(struct ul_emitter *emitter)
 {
     const struct ul_graph *graph = emitter->program->graph;
     for (uint32_t r = 0; r < graph->root_count; r++)
         ul_text_printf(emitter->text, "#include \"%s.h\"\n", graph->blocks[r].name);
+}
+
+/* The bytes that the caller must provide. */
+static void put_sizes(struct ul_emitter *emitter, const char *big)
+{
+    const struct ul_plan *plan = emitter->plan;
+    for (uint32_t b = 0; b < plan->bank_count; b++) {
+        const char *name = emitter->program->options.banks[b].name;
+        ul_text_printf(emitter->text, "#define %s_%s_BYTES UINT64_C(%" PRIu64 ")\n", big,
+                       ul_emit_upper(emitter->arena, name), plan->banks[b].size_bytes);
+    }
+    if (plan->bank_count > 0)
+        ul_text_put(emitter->text, "/* All of them, one behind the other. */\n");
+    ul_text_printf(emitter->text,
+                   "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
+                   "#define %s_ARENA_ALIGN %" PRIu64 "\n",
+                   big, plan->reserved_bytes[0], big, plan->alignment_bytes);
 }
 
 void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
@@ -434,11 +472,9 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
     ul_text_put(text, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n"
                       "#if defined(__GNUC__)\n#pragma GCC visibility push(default)\n#endif\n\n");
     if (is_program)
-        ul_text_printf(text,
-                       "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
-                       "#define %s_ARENA_ALIGN %" PRIu64 "\n%s",
-                       big, emitter->plan->reserved_bytes[0], big, emitter->plan->alignment_bytes,
-                       is_root ? "" : "\n");
+        put_sizes(emitter, big);
+    if (is_program && !is_root)
+        ul_text_put(text, "\n");
     if (!is_root)
         return;
     ul_text_printf(text,
@@ -448,7 +484,7 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
     put_edges(emitter, big);
 }
 
-const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)
+const char *ul_emit_set_up_text(struct ul_emitter *emitter)
 {
     uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
     if (emitter->program->entries[set_up].input_count == 0)
@@ -461,7 +497,29 @@ const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)
         "begins\n"
         " * anew. A NULL one stays as it is. */\n"
         "int %s_set_up(%s, const void *const *inputs, struct ul_failure *failure);\n\n",
-        ul_emit_root_prefix(emitter), handle);
+        ul_emit_root_prefix(emitter), emitter->language->handle);
+}
+
+static void put_entry(struct ul_emitter *emitter, const char *name, uint32_t entry, const char *to)
+{
+    bool is_run = entry == UL_PROGRAM_RUN;
+    ul_text_printf(emitter->text,
+                   "int %s_%s(%s, const void *const *from,%s%sstruct ul_failure *failure)\n{\n"
+                   "    return (int)",
+                   ul_emit_root_prefix(emitter), name, emitter->language->handle,
+                   is_run ? " void *const *to," : "",
+                   is_run || !emitter->language->runs_on_host ? "\n    " : " ");
+    emitter->language->put_entry(emitter, ul_emit_root_model(emitter),
+                                 ul_emit_root_entry(emitter, entry), to);
+    ul_text_put(emitter->text, ";\n}\n\n");
+}
+
+void ul_emit_root_functions(struct ul_emitter *emitter)
+{
+    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
+    put_entry(emitter, "run", UL_PROGRAM_RUN, "to");
+    if (emitter->program->entries[set_up].input_count > 0)
+        put_entry(emitter, "set_up", UL_PROGRAM_SET_UP, "NULL");
 }
 
 void ul_emit_main_c(struct ul_emitter *emitter)

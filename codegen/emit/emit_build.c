@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a library alone is built and installed beside make: CMakeLists.txt, and what find_package and
- * pkg-config read. An installed library may be moved: paths follow from where these files lie.
+/* How a library alone is built and installed other than by make: CMakeLists.txt, and the files for
+ * find_package and pkg-config. An installed library may be moved: paths are relative to these
+ * files.
  *
  *     PREFIX/include/NAME/     NAME.h and what it includes
  *     PREFIX/lib/              libNAME.a, libNAME.so
  *     PREFIX/lib/pkgconfig/    NAME.pc
- *     PREFIX/lib/cmake/NAME/   NAME-config.cmake
- */
+ *     PREFIX/lib/cmake/NAME/   NAME-config.cmake */
 #include "codegen/emit/emit_internal.h"
 
 #include <string.h>
 
-/* Headers that a caller includes, or that these do. */
+/* Headers that a caller includes, directly or indirectly. */
 static const char *public_headers(const struct ul_emitter *emitter)
 {
     const struct ul_graph *graph = emitter->program->graph;
@@ -29,7 +29,7 @@ static bool is_on_device(const struct ul_emitter *emitter)
     return !emitter->language->runs_on_host;
 }
 
-/* Words with blanks between as CMake wants them between semicolons. */
+/* Turns words separated by blanks into CMake's list with semicolons. */
 static const char *list(const struct ul_emitter *emitter, const char *words)
 {
     char *copy = ul_arena_copy_string(emitter->arena, words + strspn(words, " "));
@@ -94,7 +94,7 @@ static void put_target(struct ul_emitter *emitter, const struct ul_emit_build *w
                        with->assembly);
 }
 
-/* What the sources are compiled with that know the processor. */
+/* Flags for sources that are compiled for the processor. */
 static void put_flags(struct ul_emitter *emitter, const struct ul_emit_build *with)
 {
     const char *name = emitter->options->prefix, *model = ul_emit_stem(emitter);
@@ -139,7 +139,7 @@ void ul_emit_cmakelists(struct ul_emitter *emitter)
                    name, public_headers(emitter), name, name, name, name);
 }
 
-/* What a program needs behind the archive; `more`: what a compiler of shared libraries adds. */
+/* What a program needs after the archive; `more`: what a compiler of shared libraries adds. */
 static const char *behind_archive(const struct ul_emitter *emitter,
                                   const struct ul_emit_build *with, const char *more)
 {
@@ -191,7 +191,7 @@ void ul_emit_pkg_config(struct ul_emitter *emitter)
                    name, name, name, behind_archive(emitter, &with, with.behind_archive));
 }
 
-void ul_emit_install_rules(struct ul_emitter *emitter)
+static void put_install(struct ul_emitter *emitter)
 {
     const struct ul_emit_build with = emitter->language->build(emitter);
     const char *name = emitter->options->prefix;
@@ -210,4 +210,14 @@ void ul_emit_install_rules(struct ul_emitter *emitter)
         "\tinstall -m 644 %s-config.cmake $(INSTALLED)/lib/cmake/%s\n\n.PHONY: libs\n",
         behind_archive(emitter, &with, with.behind_archive), name, name, public_headers(emitter),
         name, name, name, name, name);
+}
+
+void ul_emit_last_rules(struct ul_emitter *emitter)
+{
+    bool alone = emitter->options->is_library_alone;
+    if (alone)
+        put_install(emitter);
+    ul_text_printf(
+        emitter->text, "clean:\n\trm -f *.o%s lib%s.a $(SONAME)\n\n.PHONY: clean lib%s\n",
+        alone ? "" : " program program.tmp", emitter->options->prefix, alone ? " install" : "");
 }

@@ -6,7 +6,6 @@
 #include "codegen/program/calls_internal.h"
 #include "ir/view.h"
 #include "runtime/lib/ul_nbits.h"
-#include "runtime/lib/ul_winograd.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,10 +23,15 @@ static void put_ints(struct ul_text *text, const char *field, const int64_t *val
 
 static const char *type_name(enum ul_call_type type)
 {
-    static const char *const names[] = {
-        [UL_CALL_F32] = "UL_CALL_F32",   [UL_CALL_F16] = "UL_CALL_F16",
-        [UL_CALL_BF16] = "UL_CALL_BF16", [UL_CALL_U8] = "UL_CALL_U8",
-        [UL_CALL_I8] = "UL_CALL_I8",     [UL_CALL_I32] = "UL_CALL_I32"};
+    static const char *const names[] = {[UL_CALL_F32] = "UL_CALL_F32",
+                                        [UL_CALL_F16] = "UL_CALL_F16",
+                                        [UL_CALL_BF16] = "UL_CALL_BF16",
+                                        [UL_CALL_U8] = "UL_CALL_U8",
+                                        [UL_CALL_I8] = "UL_CALL_I8",
+                                        [UL_CALL_I32] = "UL_CALL_I32",
+                                        [UL_CALL_F8E4M3FN] = "UL_CALL_F8E4M3FN",
+                                        [UL_CALL_F8E5M2] = "UL_CALL_F8E5M2",
+                                        [UL_CALL_F4E2M1] = "UL_CALL_F4E2M1"};
     return names[type];
 }
 
@@ -44,7 +48,7 @@ static void put_tensor(struct ul_text *text, const char *field, const struct ul_
     ul_text_put(text, "},\n");
 }
 
-/* The tables of sums behind the tiles. */
+/* The tables of sums after the tiles. */
 static void put_sums(struct ul_text *text, const struct ul_pack *pack)
 {
     if (pack->sum_flags == 0)
@@ -160,7 +164,7 @@ static void put_window(struct ul_text *text, const struct ul_call *call)
     ul_text_put(text, ",\n");
 }
 
-/* Where the scales lie, one per channel. */
+/* Where the scales are, one for each channel. */
 static void put_scales(struct ul_emitter *emitter, const struct ul_call *call)
 {
     const struct ul_graph *graph = emitter->program->graph;
@@ -202,19 +206,15 @@ static void put_nbits(struct ul_text *text, const struct ul_call_nbits *nbits)
     static const char *const zeros[] = {[UL_NBITS_FIXED] = "UL_NBITS_FIXED",
                                         [UL_NBITS_PACKED] = "UL_NBITS_PACKED",
                                         [UL_NBITS_FLOATS] = "UL_NBITS_FLOATS"};
-    static const char *const types[] = {
-        [UL_CALL_F32] = "UL_CALL_F32",       [UL_CALL_F16] = "UL_CALL_F16",
-        [UL_CALL_BF16] = "UL_CALL_BF16",     [UL_CALL_U8] = "UL_CALL_U8",
-        [UL_CALL_I8] = "UL_CALL_I8",         [UL_CALL_F8E4M3FN] = "UL_CALL_F8E4M3FN",
-        [UL_CALL_F8E5M2] = "UL_CALL_F8E5M2", [UL_CALL_F4E2M1] = "UL_CALL_F4E2M1"};
     if (nbits->bits == 0)
         return;
     ul_text_printf(text,
                    "     .nbits = {.bits = %u, .code_type = %s, .block = %" PRId64
                    ", .zero = %u, .zeros = %s, .scale_type = %s, .by_bytes = %u"
                    ", .turned = %u",
-                   nbits->bits, types[nbits->code_type], nbits->block, nbits->zero,
-                   zeros[nbits->zeros], types[nbits->scale_type], nbits->by_bytes, nbits->turned);
+                   nbits->bits, type_name(nbits->code_type), nbits->block, nbits->zero,
+                   zeros[nbits->zeros], type_name(nbits->scale_type), nbits->by_bytes,
+                   nbits->turned);
     put_float(text, "scale", nbits->scale);
     ul_text_put(text, "},\n");
 }
@@ -304,8 +304,8 @@ static void put_packs(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
     for (uint32_t i = 0; i < program->call_count; i++) {
-        if (emitter->call_numbers[i] != UL_NONE && program->calls[i].pack != NULL)
-            (void)ul_emit_pack_index(emitter, program->calls[i].pack);
+        if (emitter->call_numbers[i] != UL_NONE && program->calls[i].call->pack != NULL)
+            (void)ul_emit_pack_index(emitter, program->calls[i].call->pack);
     }
     if (emitter->pack_count == 0)
         return;
@@ -318,40 +318,54 @@ static void put_packs(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "};\n");
 }
 
-bool ul_emit_has_tails(const struct ul_emitter *emitter)
+/* ---- libraries ---- */
+
+/* Whether some call of the library wants the file; NULL: whether there is any. */
+static bool is_wanted(const struct ul_emitter *emitter, const struct ul_target_library *library,
+                      const struct ul_library_file *file)
 {
     bool found = false;
-    for (uint32_t i = 0; i < emitter->program->call_count; i++)
-        found = found ||
-                (emitter->call_numbers[i] != UL_NONE && emitter->program->calls[i].tail_count > 0);
+    for (uint32_t i = 0; i < emitter->program->call_count; i++) {
+        const struct ul_program_call *call = &emitter->program->calls[i];
+        found = found || (emitter->call_numbers[i] != UL_NONE && call->library == library &&
+                          (file == NULL || file->is_wanted == NULL || file->is_wanted(call->call)));
+    }
     return found;
 }
 
-bool ul_emit_has_scales(const struct ul_emitter *emitter)
+bool ul_emit_uses(const struct ul_emitter *emitter, const struct ul_target_library *library)
 {
-    bool found = false;
-    for (uint32_t i = 0; i < emitter->program->call_count; i++)
-        found = found ||
-                (emitter->call_numbers[i] != UL_NONE && emitter->program->calls[i].scale_count > 0);
-    return found;
+    return is_wanted(emitter, library, NULL);
 }
 
-bool ul_emit_has_nbits(const struct ul_emitter *emitter)
+bool ul_emit_takes_file(const struct ul_emitter *emitter, const char *name)
 {
-    bool found = false;
-    for (uint32_t i = 0; i < emitter->program->call_count; i++)
-        found = found || (emitter->call_numbers[i] != UL_NONE &&
-                          ul_call_is_nbits(&emitter->program->calls[i]));
-    return found;
+    const struct ul_libraries *libraries = emitter->program->options.libraries;
+    bool is_listed = false, is_taken = false;
+    for (uint32_t i = 0; libraries != NULL && i < libraries->count; i++) {
+        const struct ul_target_library *library = &libraries->rows[i];
+        for (const struct ul_library_file *file = library->files; file->name != NULL; file++) {
+            bool is_same = strcmp(file->name, name) == 0;
+            is_listed = is_listed || is_same;
+            is_taken = is_taken || (is_same && is_wanted(emitter, library, file));
+        }
+    }
+    return is_taken || !is_listed;
 }
 
-bool ul_emit_has_winograd(const struct ul_emitter *emitter)
+const char *ul_emit_library_files(const struct ul_emitter *emitter, bool native)
 {
-    bool found = false;
-    for (uint32_t i = 0; i < emitter->program->call_count; i++)
-        found = found || (emitter->call_numbers[i] != UL_NONE &&
-                          ul_call_is_winograd(&emitter->program->calls[i]));
-    return found;
+    const struct ul_libraries *libraries = emitter->program->options.libraries;
+    struct ul_text text;
+    ul_text_init(&text, emitter->arena);
+    for (uint32_t i = 0; libraries != NULL && i < libraries->count; i++) {
+        const struct ul_target_library *library = &libraries->rows[i];
+        for (const struct ul_library_file *file = library->files; file->name != NULL; file++)
+            if (file->is_native == native && is_wanted(emitter, library, file) &&
+                strstr(text.data, file->name) == NULL)
+                ul_text_printf(&text, " %s", file->name);
+    }
+    return text.data;
 }
 
 void ul_emit_calls(struct ul_emitter *emitter)
@@ -363,11 +377,10 @@ void ul_emit_calls(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "static const struct ul_call calls[] = {\n");
     for (uint32_t i = 0; i < program->call_count; i++) {
         if (emitter->call_numbers[i] != UL_NONE)
-            put_call(emitter, &program->calls[i]);
+            put_call(emitter, program->calls[i].call);
     }
     ul_text_put(emitter->text, "};\n");
-    if (emitter->needs_library)
-        emitter->language->put_libraries(emitter);
+    emitter->language->put_libraries(emitter);
 }
 
 /* ---- steps ---- */
@@ -386,10 +399,16 @@ void ul_emit_find_functions(struct ul_emitter *emitter)
     emitter->runs_kernel = UL_NEW_ARRAY(emitter->arena, bool, program->kernel_count);
     ul_program_mark_run(program, emitter->plan, emitter->runs_kernel, runs);
     emitter->call_count = 0;
-    emitter->needs_library = false;
+    emitter->packer = "ul_packer_take";
     for (uint32_t i = 0; i < program->call_count; i++) {
+        const struct ul_program_call *call = &program->calls[i];
         numbers[i] = runs[i] ? emitter->call_count++ : UL_NONE;
-        emitter->needs_library |= runs[i] && !ul_call_is_own(&program->calls[i]);
+        if (!runs[i])
+            continue;
+        emitter->library = call->library->is_own ? emitter->library : call->library;
+        emitter->packer = call->library->packer != NULL ? call->library->packer : emitter->packer;
+        emitter->has_tails = emitter->has_tails || call->call->tail_count > 0;
+        emitter->has_scales = emitter->has_scales || call->call->scale_count > 0;
     }
     emitter->call_numbers = numbers;
 }
@@ -411,8 +430,8 @@ void ul_emit_call_args(struct ul_emitter *emitter, const struct ul_program_step 
 void ul_emit_call_scratch(struct ul_emitter *emitter, const struct ul_program_step *step,
                           uint32_t position)
 {
-    if (emitter->program->calls[step->kernel].scratch_bytes > 0)
-        ul_text_printf(emitter->text, "a + %" PRIu64, emitter->scratch_offsets[position]);
+    if (emitter->program->calls[step->kernel].call->scratch_bytes > 0)
+        ul_emit_scratch(emitter, position);
     else
         ul_text_put(emitter->text, "NULL");
 }

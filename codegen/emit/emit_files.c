@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The place is that of a weight which has elements, and the plan has it. */
+/* Whether the place is that of a weight with elements, and the plan has it. */
 static bool is_stored(const struct ul_emitter *emitter, uint32_t place)
 {
     const struct ul_program *program = emitter->program;
@@ -74,7 +74,7 @@ static void each_weight_by_offset(struct ul_emitter *emitter,
 }
 
 struct weight_writer {
-    struct ul_emitter base; /* first, so that visits find the rest */
+    struct ul_emitter base; /* must be first, so that visits find the rest */
     FILE *stream;
     struct ul_weights_hash hash;
     uint64_t written_bytes;
@@ -96,7 +96,7 @@ static void put_weight_bytes(struct weight_writer *writer, const void *bytes, ui
 
 enum { CHUNK_BYTES = 4096 };
 
-/* The elements of a splat, or of what lies at no aligned place, or is to be rounded. */
+/* Writes the elements of a weight that is a splat, is not aligned, or must be rounded. */
 static void put_weight_elements(struct weight_writer *writer, ul_value_id value)
 {
     const struct ul_graph *graph = writer->base.program->graph;
@@ -136,7 +136,7 @@ static void put_filters(struct weight_writer *writer, ul_value_id value)
     ul_arena_done(&scratch);
 }
 
-/* The zeros that bring a large weight to its place in a page. */
+/* Writes the zeros that bring a large weight to its place in a page. */
 static void put_weight_gap(struct weight_writer *writer, uint32_t place)
 {
     static const unsigned char zeros[UL_FILE_PAGE_BYTES];
@@ -162,8 +162,8 @@ static void write_weight(struct ul_emitter *emitter, uint32_t place)
         put_weight_bytes(writer, info->tensor->data, ul_type_bytes(&info->type));
 }
 
-/* What is left of a weight, some elements at a time: its own, of which a pack may take several as
- * one. */
+/* The rest of a weight, some elements at a time: its own elements, several of which a pack may take
+ * as one. */
 struct stored {
     const struct weight_writer *writer;
     ul_value_id value;
@@ -184,7 +184,7 @@ static const unsigned char *next_stored(void *context, uint64_t *size_bytes)
     return part > 0 ? stored->chunk : NULL;
 }
 
-/* In the library's layout, as a program does it that reads its weights into the arena. */
+/* Writes it in the library's layout, as a program that reads its weights into the arena does. */
 static void put_packed_weight(struct weight_writer *writer, ul_value_id value,
                               const struct ul_pack *pack)
 {
@@ -201,7 +201,7 @@ static void put_packed_weight(struct weight_writer *writer, ul_value_id value,
     ul_arena_done(&scratch);
 }
 
-/* For read-only data the file is the memory: every weight at its planned offset. */
+/* Read-only data: the file is the memory, with every weight at its planned offset. */
 static void write_rom_weight(struct ul_emitter *emitter, uint32_t place)
 {
     struct weight_writer *writer = (struct weight_writer *)emitter;
@@ -300,7 +300,7 @@ static int is_source(const struct dirent *entry)
            (has_ending(entry->d_name, ".c") || has_ending(entry->d_name, ".cu"));
 }
 
-/* Adds the sources of one room that the program is made of. */
+/* Adds the sources of one room from which the program is made. */
 static enum ul_status add_room(struct ul_emitter *emitter, const char *room)
 {
     struct dirent **entries;
@@ -313,7 +313,7 @@ static enum ul_status add_room(struct ul_emitter *emitter, const char *room)
                            "cmake --install, or set ULLAGE_RUNTIME to its runtime folder",
                            from, strerror(errno));
     for (int i = 0; i < count; i++) {
-        if (emitter->language->takes_file(emitter, entries[i]->d_name))
+        if (ul_emit_takes_file(emitter, entries[i]->d_name))
             add_name(emitter, ul_arena_copy_string(emitter->arena, entries[i]->d_name));
         free(entries[i]);
     }
@@ -344,7 +344,7 @@ const char *ul_emit_sources(const struct ul_emitter *emitter, const char *ending
     return text.length > 0 ? text.data : "";
 }
 
-/* ---- copied side by side, from whichever room ---- */
+/* ---- copies of files, from whichever room ---- */
 
 static enum ul_status copy_file(struct ul_emitter *emitter, const char *from, const char *name,
                                 const char *directory)
@@ -358,8 +358,8 @@ static enum ul_status copy_file(struct ul_emitter *emitter, const char *from, co
     return status;
 }
 
-/* Its path, in the first of the target's rooms that has it. NULL: none has, as what is included on
- * some condition alone (tests/cuda_emulation has such a header). */
+/* Its path, in the first of the target's rooms that has it. NULL: none has it, since it is included
+ * only under some condition (tests/cuda_emulation has such a header). */
 static const char *find_file(struct ul_emitter *emitter, const char *name)
 {
     const char *const *rooms = emitter->program->options.target->runtime_rooms;
@@ -374,7 +374,7 @@ static const char *find_file(struct ul_emitter *emitter, const char *name)
 
 enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory)
 {
-    for (uint32_t i = 0; i < emitter->included->count; i++) { /* which grows */
+    for (uint32_t i = 0; i < emitter->included->count; i++) { /* the list grows */
         const char *name = emitter->included->names[i];
         const char *path = find_file(emitter, name);
         if (path != NULL)

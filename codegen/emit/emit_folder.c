@@ -15,7 +15,7 @@ static enum ul_status write_text(struct ul_emitter *emitter, const char *directo
     return ul_file_write(path, text.data, text.length, emitter->diag);
 }
 
-/* One header; of a program of several roots, one more for each of them. */
+/* Writes one header; for a program of several roots, one more for each of them. */
 static enum ul_status write_headers(struct ul_emitter *emitter, const char *directory,
                                     const struct ul_emit_file *file)
 {
@@ -31,7 +31,7 @@ static enum ul_status write_headers(struct ul_emitter *emitter, const char *dire
     return UL_OK;
 }
 
-/* Of a library, those that are alike on all targets. */
+/* Files of a library that are the same on all targets. */
 static const struct ul_emit_file library_files[] = {
     {.name = "library.c", .put = ul_emit_library_c},
     {.name = "weights.S", .put = ul_emit_weights_s, .is_inside = true},

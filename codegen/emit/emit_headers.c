@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which headers of the runtime a generated source includes: those of which its code says a word.
+/* Chooses the headers of the runtime that a generated source includes: those whose words its code
+ * has.
  *
  *     text        k0(...) { ... ul_block_f32(t_sums, ...); }
  *     row         "ul_contract.h"  ul_block_ ...
  *     included    #include "ul_contract.h"
  *
- * A part of the runtime that some programs do without is a header with a row here, and nothing
- * that all programs include includes it. What those headers include themselves is found as they are
- * copied (emit_files.c). */
+ * A part of the runtime that some programs do not need is a header with a row here; headers that
+ * all programs include do not include it. Headers that these include are found when they are copied
+ * (emit_files.c). */
 #include "codegen/emit/emit_internal.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* `words`, with blanks between, are how names of the header begin, of functions all
- * (tests/tidy/headers.py). In this order they are included. */
+/* `words`, separated by blanks, are the beginnings of the header's names, including all its
+ * functions (tests/tidy/headers.py). Headers are included in this order. */
 static const struct row {
     const char *header, *words;
     enum { OF_ALL, OF_HOST, OF_DEVICE } whose; /* sources: in C, in CUDA C++ */
 } rows[] = {
     {"ul_threads.h", "UL_PARALLEL ul_share ul_team ul_thread", OF_HOST},
     {"ul_kernel.h", "UL_KERNEL UL_STEP UL_AT ul_index ul_bound ul_count ul_fault_note", OF_HOST},
-    {"ul_team.cuh", "ul_", OF_DEVICE}, /* what all kernels are written with */
+    {"ul_team.cuh", "ul_", OF_DEVICE}, /* used by all kernels */
     {"ul_contract.h",
      "ul_run( ul_clip_run ul_tile_ ul_block_ ul_pack_ ul_add_rows_ ul_add_four_ ul_taps_ ul_dot_ "
      "ul_dots_ ul_four_dots_",
@@ -57,6 +58,7 @@ static const struct row {
      "ul_library_init ul_library_done ul_library_ready ul_library_run ul_library_implementation "
      "ul_library_heap_bytes",
      OF_HOST},
+    {"ul_banks.h", "ul_bank_ ul_banks_ ul_at(", OF_HOST},
     {"ul_nbits.h", "ul_nbits_", OF_HOST},
     {"ul_winograd.h", "ul_winograd_", OF_HOST},
     {"ul_posts.h", "ul_post_apply ul_posts_", OF_HOST},
@@ -87,7 +89,7 @@ static bool in_name(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* A name in the text begins so. */
+/* Whether a name in the text begins with the word. */
 static bool says_word(const char *text, const char *word)
 {
     for (const char *at = text; (at = strstr(at, word)) != NULL; at++) {
@@ -108,7 +110,7 @@ static bool says(struct ul_arena *arena, const char *text, const char *words)
     return false;
 }
 
-/* Without what stands in strings and comments, where the model's own names are. */
+/* The text without strings and comments, which have the model's own names. */
 static const char *code_of(struct ul_arena *arena, const char *text)
 {
     char *code = ul_arena_copy_string(arena, text);
@@ -121,7 +123,7 @@ static const char *code_of(struct ul_arena *arena, const char *text)
                 *at++ = ' ';
             *at = ' ';
         }
-        UL_ASSERT(*at != '\0'); /* what was generated ends both */
+        UL_ASSERT(*at != '\0'); /* generated text ends both */
     }
     return code;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that emit a program share. */
+/* Shared by the files that emit a program. */
 #ifndef UL_EMIT_INTERNAL_H
 #define UL_EMIT_INTERNAL_H
 
 #include "codegen/emit/emit.h"
+#include "codegen/program/library.h"
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
-/* In the first comment of each generated file: what is made of a model is its author's own. */
+/* In the first comment of each generated file: what is made from a model belongs to its author. */
 #define UL_EMIT_SPDX "SPDX-License-Identifier: 0BSD"
 
 enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM, UL_EMIT_OFFLOAD };
@@ -19,8 +20,8 @@ struct ul_emit_place {
 
 /* A position that moves a value. */
 struct ul_emit_transfer {
-    uint32_t number; /* they are counted in the order of the plan */
-    uint32_t range;  /* of the arena */
+    uint32_t number; /* transfers are counted in the order of the plan */
+    uint32_t range;  /* in the arena */
     uint64_t arena_offset_bytes, offload_offset_bytes, size_bytes;
     uint32_t done; /* the position that waits for it first, itself on stream 0; or UL_PLAN_NONE */
 };
@@ -31,58 +32,59 @@ struct ul_emit_file {
     const char *name;
     void (*put)(struct ul_emitter *emitter);
     bool is_rom;     /* only where weights are read-only data */
-    bool is_inside;  /* only where the file of weights lies in the library */
-    bool is_program; /* only of a program of its own */
-    bool is_alone;   /* only of a library alone */
-    /* Behind the name that the model has here, or the prefix: ".c" for model.c. */
+    bool is_inside;  /* only where the file of weights is in the library */
+    bool is_program; /* only for a program of its own */
+    bool is_alone;   /* only for a library alone */
+    /* The name is that of the model here, or the prefix, followed by this: ".c" for model.c. */
     bool is_suffix, is_header; /* a header: one for each part of the program */
 };
 
-/* What a library is built of, as make and CMake are told it: words with blanks between. */
+/* The parts of a library, for make and CMake: words separated by blanks. */
 struct ul_emit_build {
     const char *native;   /* sources that are compiled for the processor: "model.c" */
-    const char *own;      /* those of the runtime among them, with a blank in front of each */
-    const char *plain;    /* for any */
+    const char *own;      /* those of the runtime among them, with a blank before each */
+    const char *plain;    /* for any processor */
     const char *assembly; /* weights.S or rom.S, or "": none */
     const char *devices;  /* sources in CUDA C++, or "" */
-    const char *flags;    /* of native ones */
-    const char *cflags;   /* of plain ones: where headers of libraries are */
+    const char *flags;    /* for native sources */
+    const char *cflags;   /* for plain ones: where headers of libraries are */
     const char *libraries;
-    /* What a program needs behind an archive besides, which the compiler that links a shared
-     * library adds itself; the same to CMake, and its package that has them, or NULL. */
+    /* What a program needs in addition after an archive, which the compiler that links a shared
+     * library adds itself; the same for CMake; and the CMake package that has them, or NULL. */
     const char *behind_archive, *behind_archive_cmake, *archive_package;
-    bool has_threads; /* OpenMP's */
+    bool has_threads; /* threads of OpenMP */
 };
 
-/* How a target says a step; what is around the steps is the same for all. */
+/* How a target writes a step; the text around the steps is the same for all. */
 struct ul_emit_language {
-    const struct ul_emit_file *files; /* the last one has no name */
+    const struct ul_emit_file *files; /* ends with one without a name */
     bool runs_on_host;                /* the steps of an entry point are a function of the host's */
-    /* What announces the step, on a line of its own, before the step. */
+    /* Announces the step, on a line of its own, before the step. */
     void (*put_mark)(struct ul_emitter *emitter, const struct ul_program_step *step,
                      uint32_t position);
     void (*put_step)(struct ul_emitter *emitter, const struct ul_program_step *step,
                      uint32_t position, uint32_t indent);
-    /* Steps at `count` positions as one launch; NULL: there are none. */
+    /* Writes steps at `count` positions as one launch; NULL: the target has none. */
     void (*put_joined)(struct ul_emitter *emitter, const uint32_t *positions, uint32_t count,
                        uint32_t indent);
-    /* Begins the transfer at a position; waits for that of a number and all before it on its
-     * stream, at a position or, with UL_PLAN_NONE, between two. */
+    /* Begins the transfer at a position; and waits for the transfer with a number and all before it
+     * on its stream, at a position or, with UL_PLAN_NONE, between two. */
     void (*put_transfer)(struct ul_emitter *emitter, uint32_t position);
     void (*put_wait)(struct ul_emitter *emitter, uint32_t position, uint32_t number);
-    /* Waits for all steps on another stream, at a position; NULL: there is one stream. */
-    void (*put_join)(struct ul_emitter *emitter, uint32_t position);
+    /* At a position, waits for all steps on another stream; `joins`: there are some. */
+    void (*put_join)(struct ul_emitter *emitter, uint32_t position, bool joins);
     /* Opens the block of a branch. */
     void (*put_branch)(struct ul_emitter *emitter, uint32_t region, uint32_t position);
     /* The address of a buffer of the caller's, as unsigned char *. */
     void (*put_buffer)(struct ul_emitter *emitter, struct ul_emit_place place);
-    /* Behind the table of calls, where there are any: the libraries that run them. */
+    /* Behind the table of calls, where there are any: the libraries that are set up for them. */
     void (*put_libraries)(struct ul_emitter *emitter);
-    /* Of the constant description, what runs the program: fields of struct ul_model. */
+    /* The part of the constant description that runs the program: fields of struct ul_model. */
     void (*put_runner)(struct ul_emitter *emitter);
-    /* Whether the program is made of this source of the runtime, which is in one of the target's
-     * rooms; headers come as they are included. */
-    bool (*takes_file)(const struct ul_emitter *emitter, const char *name);
+    const char *handle; /* what functions of a model take first, as C declares it */
+    /* The call that runs an entry of a model with inputs `from`, and outputs `to` or NULL. */
+    void (*put_entry)(struct ul_emitter *emitter, const char *model, uint32_t entry,
+                      const char *to);
     struct ul_emit_build (*build)(const struct ul_emitter *emitter);
 };
 
@@ -91,7 +93,7 @@ struct ul_emit_joint {
     uint32_t count, kernels[UL_PROGRAM_JOINED];
 };
 
-/* A set, in the order in which names came. */
+/* A set, in the order in which names were added. */
 struct ul_emit_names {
     const char **names;
     uint32_t count, capacity;
@@ -109,19 +111,23 @@ struct ul_emitter {
     struct ul_diag *diag;
     const struct ul_emit_language *language;
     struct ul_text *text;
-    struct ul_emit_names *included; /* of the runtime, by what is written */
-    uint64_t *scratch_offsets;      /* per position */
-    ul_block_id root;               /* that is written */
-    enum ul_emit_part part;         /* that a header or a definition is of */
-    bool **entry_runs;              /* per entry and position */
+    struct ul_emit_names *included; /* names of the runtime in the text */
+    uint64_t *scratch_offsets;      /* by position */
+    ul_block_id root;               /* that is being written */
+    enum ul_emit_part part;         /* the part of a header or a definition */
+    bool **entry_runs;              /* by entry and position */
     uint32_t **joined;              /* likewise: ul_program_find_joined */
-    struct ul_emit_joint *joints;   /* distinct, as they come */
+    struct ul_emit_joint *joints;   /* distinct, in the order of their finding */
     uint32_t joint_count, joint_capacity;
-    struct ul_emit_transfer *transfers; /* per position, of those that are one */
+    struct ul_emit_transfer *transfers; /* by position, for transfers */
     uint32_t transfer_count;
-    uint32_t *call_numbers;       /* per call of the program: its place in the table, or UL_NONE */
-    uint32_t call_count;          /* that the plan runs */
-    bool needs_library;           /* some of them are not the runtime's own */
+    uint32_t *call_numbers; /* per call of the program: its place in the table, or UL_NONE */
+    uint32_t call_count;    /* that the plan runs */
+    const struct ul_target_library *library; /* of those that the runtime does not compute itself;
+                                                NULL: it computes all */
+    const char *packer;                      /* the function that packs weights as they want them */
+    bool has_tails;               /* some have post-operations that are not the library's */
+    bool has_scales;              /* some of their scales are weights */
     bool *runs_kernel;            /* per kernel of the program: the plan does */
     uint32_t weight_count;        /* scratch of counting */
     const struct ul_pack **packs; /* distinct layouts of weights */
@@ -133,12 +139,12 @@ struct ul_emitter {
 
 /* emit.c */
 
-/* Where a place of the program lies at `position`. */
+/* Where a place of the program is at `position`. */
 struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t place,
                                    uint32_t position);
-/* Where a place lies between two runs: what is persistent may be offloaded then. */
+/* Where a place is between two runs: a persistent value may be offloaded then. */
 struct ul_emit_place ul_emit_home(const struct ul_emitter *emitter, uint32_t place);
-/* Where a base value does. */
+/* Where a base value is. */
 struct ul_emit_place ul_emit_value_place(const struct ul_emitter *emitter, ul_value_id base,
                                          uint32_t position);
 /* "UL_SPACE_ARENA" ... as in runtime/ul_model.h. */
@@ -150,65 +156,70 @@ void ul_emit_string(struct ul_text *text, const char *string);
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position);
 
-/* Finds the steps of each entry point; before anything is emitted. */
+/* That of its scratch. */
+void ul_emit_scratch(struct ul_emitter *emitter, uint32_t position);
+
+/* Finds the steps of each entry point; call it before anything is emitted. */
 void ul_emit_find_entries(struct ul_emitter *emitter);
 /* The positions [*begin, *end) among which an entry point's steps are in the plan. */
 void ul_emit_entry_span(const struct ul_emitter *emitter, uint32_t entry, uint32_t *begin,
                         uint32_t *end);
-/* The body of an entry point's function: steps in the plan's order, loops and branches around them.
- */
+/* The body of an entry point's function: steps in the plan's order, with loops and branches around
+ * them. */
 void ul_emit_steps(struct ul_emitter *emitter, uint32_t entry);
-/* The step at a position, in words and as it is run. */
+/* The step at a position, in words and in code. */
 void ul_emit_step(struct ul_emitter *emitter, uint32_t position, uint32_t indent);
-/* The positions of the steps that are one launch from `position` on; their number. */
+/* The positions of the steps that are one launch from `position` on; returns their number. */
 uint32_t ul_emit_joined(const struct ul_emitter *emitter, uint32_t entry, uint32_t position,
                         uint32_t positions[UL_PROGRAM_JOINED]);
-/* Which of the distinct joints these are, which is added where it is new. */
+/* The number of these among the distinct joints; it is added if it is new. */
 uint32_t ul_emit_joint(struct ul_emitter *emitter, const uint32_t *positions, uint32_t count);
-/* Finds the scratch of each position in the plan's ranges; before anything is emitted. */
+/* Finds the scratch of each position in the plan's ranges; call it before anything is emitted. */
 void ul_emit_find_scratch(struct ul_emitter *emitter);
-/* The block of the root that is written, and what its names in C begin with. */
+/* The block of the root that is being written, and the prefix of its names in C. */
 const struct ul_block *ul_emit_root(const struct ul_emitter *emitter);
 const char *ul_emit_root_prefix(const struct ul_emitter *emitter);
-/* The constant description of the root; of the first one where the program is written. */
+/* The constant description of the root; that of the first root while the program is written. */
 const char *ul_emit_root_model(const struct ul_emitter *emitter);
 /* Calls `put` for each root. */
 void ul_emit_each_root(struct ul_emitter *emitter, void (*put)(struct ul_emitter *));
-/* The entry of the root that is written, as UL_PROGRAM_RUN. */
+/* The entry of the root that is being written, such as UL_PROGRAM_RUN. */
 uint32_t ul_emit_root_entry(const struct ul_emitter *emitter, uint32_t entry);
 /* The prefix in capitals. */
 const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
-/* model.h up to its functions; ul_emit_header_end is what stands behind them. */
+/* model.h up to its functions; ul_emit_header_end writes what follows them. */
 void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
-/* model.h's declaration of <prefix>_set_up, or nothing where no input is kept; `handle` declares
- * the arena or context. */
-const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle);
+/* model.h's declaration of <prefix>_set_up, or nothing where no input is kept. */
+const char *ul_emit_set_up_text(struct ul_emitter *emitter);
+/* The functions by which a root runs. */
+void ul_emit_root_functions(struct ul_emitter *emitter);
 void ul_emit_main_c(struct ul_emitter *emitter);
 
 /* emit_offload.c */
-/* Finds what each transfer moves, and when it is done; before anything is emitted. */
+/* Finds what each transfer moves, and when it is done; call it before anything is emitted. */
 void ul_emit_find_transfers(struct ul_emitter *emitter);
-/* The transfer or the wait at a position, as the entry point runs it. */
+/* The transfer or wait at a position, as the entry point runs it. */
 void ul_emit_transfer(struct ul_emitter *emitter, uint32_t entry, uint32_t position);
-/* Waits for what is under way at the end of an entry point. */
+/* Waits for what is still under way at the end of an entry point. */
 void ul_emit_last_waits(struct ul_emitter *emitter, uint32_t entry);
 /* "save x #7", unique. */
 const char *ul_emit_transfer_name(const struct ul_emitter *emitter, uint32_t position);
 
-/* emit_calls.c: the tables of a program's library calls, and what targets say one with. */
-/* Numbers the calls that the plan runs, and marks the kernels; before anything is emitted. */
+/* emit_calls.c: the tables of a program's library calls, and helpers of targets for calls. */
+/* Numbers the calls that the plan runs, and marks the kernels; call it before anything is
+ * emitted. */
 void ul_emit_find_functions(struct ul_emitter *emitter);
-/* The number in the table of the call that a step is, as the plan runs it. */
+/* The number in the table of a step's call, as the plan runs it. */
 uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step);
-/* Whether the plan runs any convolution by Winograd's method. */
-bool ul_emit_has_winograd(const struct ul_emitter *emitter);
-/* Whether the plan runs any product of weights of a few bits by the runtime's own. */
-bool ul_emit_has_nbits(const struct ul_emitter *emitter);
 void ul_emit_calls(struct ul_emitter *emitter);
-/* Some call has post-operations that are not the library's. */
-bool ul_emit_has_tails(const struct ul_emitter *emitter);
-/* Some of their scales are weights. */
-bool ul_emit_has_scales(const struct ul_emitter *emitter);
+/* Some call is the library's. */
+bool ul_emit_uses(const struct ul_emitter *emitter, const struct ul_target_library *library);
+/* Whether the program is made of this source of the runtime, which is in one of the target's rooms:
+ * it belongs to no library, or a call wants it. Headers come as they are included. */
+bool ul_emit_takes_file(const struct ul_emitter *emitter, const char *name);
+/* Sources that belong to libraries and that calls want, with a blank in front of each: those that
+ * are compiled for the processor, or the others. */
+const char *ul_emit_library_files(const struct ul_emitter *emitter, bool native);
 /* Some arguments of a step that is a call, as an array `args`; and its scratch, or NULL. */
 void ul_emit_call_args(struct ul_emitter *emitter, const struct ul_program_step *step,
                        uint32_t count, uint32_t position);
@@ -217,54 +228,55 @@ void ul_emit_call_scratch(struct ul_emitter *emitter, const struct ul_program_st
 /* The number of a layout in the table `packs`. */
 uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pack);
 
-/* emit_training.c: what a program that trains says of it. */
+/* emit_training.c: the description of training. */
 void ul_emit_training(struct ul_emitter *emitter);
-/* model.h's declarations of its training, or nothing where it does not train; `handle` declares the
- * arena or context. */
-const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle);
+/* model.h's declarations of its training, or nothing where it does not train. */
+const char *ul_emit_training_text(struct ul_emitter *emitter);
 /* Their definitions, likewise. */
-void ul_emit_training_functions(struct ul_emitter *emitter, const char *handle);
+void ul_emit_training_functions(struct ul_emitter *emitter);
 
-/* emit_library.c: what a library answers, and how callers in any language begin and end. */
-/* The end of model.h, with the declarations of that. */
+/* emit_library.c: the functions that describe a library, and how callers in any language begin and
+ * end. */
+/* The end of model.h, with their declarations. */
 void ul_emit_header_end(struct ul_emitter *emitter);
 void ul_emit_library_c(struct ul_emitter *emitter);
-/* The file of weights is part of the library. */
+/* Whether the file of weights is part of the library. */
 bool ul_emit_has_weights_inside(const struct ul_emitter *emitter);
-/* Whether read-only weights are more than code that has them in its middle could reach: they lie
- * behind everything else then, and code finds them by the pointer PREFIX_rom_begin. */
+/* Whether there are more read-only weights than code around them could reach: then they come after
+ * everything else, and code finds them by the pointer PREFIX_rom_begin. */
 bool ul_emit_is_rom_far(const struct ul_emitter *emitter);
 void ul_emit_weights_s(struct ul_emitter *emitter);
 
 /* emit_tables.c: the constant description that runtime/lib/ul_model.h defines. */
 void ul_emit_tables(struct ul_emitter *emitter);
 
-/* emit_build.c: how a library alone is built, and installed. */
+/* emit_build.c: how a library alone is built and installed. */
 void ul_emit_cmakelists(struct ul_emitter *emitter);
 void ul_emit_cmake_config(struct ul_emitter *emitter);
 void ul_emit_pkg_config(struct ul_emitter *emitter);
-/* What make does for `make install`. */
-void ul_emit_install_rules(struct ul_emitter *emitter);
+/* The last rules of a Makefile: `make install` of a library, and `make clean`. */
+void ul_emit_last_rules(struct ul_emitter *emitter);
 
 /* emit_headers.c */
-/* The lines by which a source, in C or in CUDA C++, includes what its body says names of. */
+/* The lines by which a source, in C or in CUDA C++, includes the headers whose names its body
+ * has. */
 void ul_emit_includes(struct ul_emitter *emitter, const char *body, bool is_device);
-/* A text of its own for the body of a source whose head depends on it; `put` writes it. */
+/* The body of a source as a text of its own, since the head depends on it; `put` writes it. */
 const char *ul_emit_body(struct ul_emitter *emitter, void (*put)(struct ul_emitter *));
 
 /* emit_files.c */
-/* Finds the sources of the runtime; before anything is emitted. */
+/* Finds the sources of the runtime; call it before anything is emitted. */
 enum ul_status ul_emit_find_sources(struct ul_emitter *emitter) UL_MUST_CHECK;
 /* Those with the ending, a blank before each. */
 const char *ul_emit_sources(const struct ul_emitter *emitter, const char *ending);
-/* What the model's files are called before the dot. */
+/* The name of the model's files before the dot. */
 const char *ul_emit_stem(const struct ul_emitter *emitter);
 /* Adds the files of the runtime that a source includes. */
 void ul_emit_add_includes(struct ul_emitter *emitter, const char *source, size_t length);
 enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
 enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
-/* Calls `visit` for every place of a weight that the plan has, in order; a weight that is packed is
- * no splat, whatever its elements are. */
+/* Calls `visit` for every place of a weight that the plan has, in order; a packed weight is no
+ * splat, whatever its elements are. */
 void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
                          void (*visit)(struct ul_emitter *, uint32_t place));
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program says of itself as a library, to callers in any language: a row a function, of
- * which model.h has the declaration and library.c the definition. */
+/* The functions by which a library describes itself, to callers in any language: a row for each
+ * function, declared in model.h and defined in library.c. */
 #include "codegen/emit/emit_internal.h"
 #include "codegen/program/weights_file.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Which programs have a row, and whether a root has it or the program; on the host, with or without
- * values that leave the arena. */
+/* Which programs have a row, and whether it belongs to a root or to the program; on the host, with
+ * or without values that leave the arena. */
 enum whose { OF_ALL, OF_ROOT, OF_TRAINING, OF_HOST, OF_OFFLOAD, OF_DEVICE };
 
-/* Words in braces are those of fill(). */
+/* fill() replaces words in braces. */
 struct row {
     enum whose whose;
     const char *result, *name, *arguments;
@@ -49,7 +49,7 @@ static const struct row rows[] = {
     {OF_ROOT, "uint32_t", "output_count", "void", "return {m}.output_count;", ""},
 };
 
-/* Of inputs, outputs and parameters, by number. */
+/* For inputs, outputs and parameters, by number. */
 static const struct field {
     const char *result, *name, *of, *otherwise;
     bool of_tensors, of_parameters;
@@ -135,8 +135,7 @@ static const struct row calls[] = {
      STREAM_COMMENT},
     {OF_TRAINING, "uint64_t", "checkpoint_bytes", "void",
      "return UL_TRAIN_HEAD_BYTES + ul_train_bytes(&{m});",
-     "\n/* Of training: {p}_save's file, struct ul_trainer; what is optimized and how; samples in "
-     "a\n"
+     "\n/* Training: {p}_save's file, struct ul_trainer; what is optimized and how; samples in a\n"
      " * run, runs in a step; numbers of inputs and outputs, UINT32_MAX: there is none. */\n"},
     {OF_TRAINING, "size_t", "trainer_bytes", "void", "return sizeof(struct ul_trainer);", ""},
     {OF_TRAINING, "const char *", "loss", "void", "return {m}.training->loss;", ""},
@@ -202,14 +201,14 @@ bool ul_emit_has_weights_inside(const struct ul_emitter *emitter)
            emitter->payload_bytes > 0;
 }
 
-/* Of the file: payload and trailer. */
+/* The bytes of the file: payload and trailer. */
 static uint64_t weights_bytes(const struct ul_emitter *emitter)
 {
     bool loads = !emitter->program->options.weights_rom && emitter->payload_bytes > 0;
     return loads ? emitter->payload_bytes + UL_FILE_TRAILER_BYTES : 0;
 }
 
-/* The form with the words in its braces. */
+/* The form with its words in braces replaced. */
 static void fill(const struct ul_emitter *emitter, struct ul_text *text, const char *form)
 {
     const struct ul_emit_options *options = emitter->options;
@@ -290,7 +289,7 @@ static void put_rows(const struct ul_emitter *emitter, struct ul_text *text, con
         put_function(emitter, text, &list[i], defines);
 }
 
-/* `array` is a field of the model or of its training: what is asked of the things in it. */
+/* Functions for the entries of `array`, a field of the model or of its training. */
 static void put_fields(const struct ul_emitter *emitter, struct ul_text *text, const char *kind,
                        const char *array, bool defines)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers between the arena and where values are offloaded to: which bytes each moves, and what
- * the wait for it is, in an entry point that may leave some out.
+/* Transfers between the arena and the place of offloaded values: the bytes that each moves, and the
+ * wait for it, in an entry point that may leave some out.
  *
  *     position   run   save a   save b   run   wait for b   load a   wait for a
  *     number           0        1                           2
  *     emitted          begin 0  begin 1        until 1      begin 2  until 2
  *
- * One that is left out is not waited for: the wait is for the last before it that is there. */
+ * A transfer that is left out is not waited for: the wait is for the last one before it that is
+ * not. */
 #include "codegen/emit/emit_internal.h"
 
 #include <inttypes.h>
@@ -23,11 +24,6 @@ static const struct ul_plan_range *newest(const struct ul_plan *plan, uint32_t v
     return NULL;
 }
 
-static bool is_transfer(const struct ul_plan_position *at)
-{
-    return at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
-}
-
 void ul_emit_find_transfers(struct ul_emitter *emitter)
 {
     const struct ul_plan *plan = emitter->plan;
@@ -35,7 +31,7 @@ void ul_emit_find_transfers(struct ul_emitter *emitter)
     emitter->transfers = UL_NEW_ARRAY(emitter->arena, struct ul_emit_transfer, (uint64_t)count + 1);
     for (uint32_t p = 0; p < count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        if (!is_transfer(at))
+        if (at->kind != UL_PLAN_COPY)
             continue;
         const struct ul_plan_range *inside = newest(plan, at->value, UL_PROGRAM_ARENA, p);
         const struct ul_plan_range *outside = newest(plan, at->value, at->space, p);
@@ -53,7 +49,8 @@ void ul_emit_find_transfers(struct ul_emitter *emitter)
             continue;
         uint32_t last = plan->positions[w].awaited;
         for (uint32_t p = 0; p <= last; p++) {
-            if (is_transfer(&plan->positions[p]) && emitter->transfers[p].done == UL_PLAN_NONE &&
+            if (plan->positions[p].kind == UL_PLAN_COPY &&
+                emitter->transfers[p].done == UL_PLAN_NONE &&
                 plan->positions[p].stream == plan->positions[last].stream)
                 emitter->transfers[p].done = w;
         }
@@ -66,7 +63,7 @@ static uint32_t last_before(const struct ul_emitter *emitter, uint32_t entry, ui
 {
     const struct ul_plan_position *positions = emitter->plan->positions;
     for (uint32_t p = end; p-- > 0;) {
-        if (emitter->entry_runs[entry][p] && is_transfer(&positions[p]) &&
+        if (emitter->entry_runs[entry][p] && positions[p].kind == UL_PLAN_COPY &&
             positions[p].stream == stream)
             return p;
     }
@@ -80,7 +77,7 @@ void ul_emit_transfer(struct ul_emitter *emitter, uint32_t entry, uint32_t posit
     if (at->kind == UL_PLAN_WAIT) {
         const struct ul_plan_position *awaited = &emitter->plan->positions[at->awaited];
         if (awaited->kind == UL_PLAN_RUN) {
-            language->put_join(emitter, position);
+            language->put_join(emitter, position, awaited->stream != 0);
             return;
         }
         uint32_t stream = awaited->stream;
@@ -113,9 +110,10 @@ const char *ul_emit_transfer_name(const struct ul_emitter *emitter, uint32_t pos
     uint32_t moved = at->kind == UL_PLAN_WAIT ? at->awaited : position;
     const struct ul_plan_position *awaited = &emitter->plan->positions[moved];
     uint32_t value = awaited->value;
+    const char *word = ul_plan_word(ul_plan_word_of(at->kind, at->loads));
     if (awaited->kind == UL_PLAN_RUN)
-        return ul_arena_printf(emitter->arena, "%s %s #%u", ul_plan_kind_name(at->kind),
+        return ul_arena_printf(emitter->arena, "%s %s #%u", word,
                                ul_program_step_at(emitter->program, awaited)->name, position);
-    return ul_arena_printf(emitter->arena, "%s %s #%u", ul_plan_kind_name(at->kind),
+    return ul_arena_printf(emitter->arena, "%s %s #%u", word,
                            emitter->program->problem->values[value].name, position);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables at the end of model.c: what runtime/lib/ul_model.h says a model says of itself. */
+/* The tables at the end of model.c: the description of a model, as runtime/lib/ul_model.h defines
+ * it. */
 #include "codegen/emit/emit_internal.h"
 #include "codegen/program/target.h"
 #include "ir/op.h"
@@ -73,8 +74,8 @@ static void put_dims(struct ul_emitter *emitter, const char *name, const ul_valu
     }
 }
 
-/* As in ul_model.h: of an input 1 + the number of the output that overwrites it; of such an output,
- * 1 + that of the input, or UL_DONATED_WEIGHT; 0: neither. */
+/* As in ul_model.h: for an input, 1 + the number of the output that overwrites it; for such an
+ * output, 1 + that of the input, or UL_DONATED_WEIGHT; 0: neither. */
 static uint32_t donation_partner(const struct ul_emitter *emitter, ul_value_id value)
 {
     const struct ul_graph *graph = emitter->program->graph;
@@ -188,7 +189,7 @@ static bool is_arena_range(const struct ul_plan_range *range)
     return is_in_space(range, UL_PROGRAM_ARENA);
 }
 
-/* Per range of the plan its number in the table. */
+/* The number in the table of each range of the plan. */
 static uint32_t *number_ranges(const struct ul_emitter *emitter)
 {
     const struct ul_plan *plan = emitter->plan;
@@ -230,7 +231,7 @@ static uint32_t put_ranges(struct ul_emitter *emitter, const char *name, uint32_
 
 /* ---- steps and their views ---- */
 
-/* Shapes are shared: each distinct (dims, strides) stands once in the table. */
+/* Shapes are shared: each distinct (dims, strides) is in the table once. */
 struct shapes {
     uint32_t *begins;
     uint32_t begin_count, begin_capacity;
@@ -313,8 +314,8 @@ static void put_view(struct ul_emitter *emitter, struct shapes *shapes, struct u
                    value->type.rank, shape_get(emitter, shapes, value));
 }
 
-/* The operands that a Concat copies, where others are in their place already: those may not have
- * been written yet. Returns how many, or 0 where it writes all of its output. */
+/* The operands that a Concat copies, where others are in place already: those may not have been
+ * written yet. Returns their number, or 0 where it writes all of its output. */
 static uint32_t put_copied(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
                            const struct ul_value *value, const struct ul_program_address *at,
                            uint32_t position)
@@ -366,7 +367,7 @@ static void put_operand(const struct ul_emitter *emitter, struct operands *opera
     put_operand_row(operands, (uint32_t)(range - plan->ranges));
 }
 
-/* What branches test is read before the first step of the branch is announced. */
+/* The condition of a branch is read before the branch's first step is announced. */
 static void put_conditions(const struct ul_emitter *emitter, struct operands *operands)
 {
     const struct ul_program *program = emitter->program;
@@ -381,9 +382,9 @@ static void put_conditions(const struct ul_emitter *emitter, struct operands *op
 
 /* ---- views ---- */
 
-/* The views that a step writes; of a scanned output, whose slice moves with the round, all of it as
- * a place that is written in part, and none of a caller's buffer, of which nobody knows what is in
- * its other parts. Returns how many. */
+/* The views that a step writes. A scanned output, whose slice moves with the round, is a single
+ * place that is written in part; there is none for a buffer of the caller, whose other parts are
+ * not known. Returns their number. */
 static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
                           const struct ul_program_step *step, uint32_t position)
 {
@@ -436,8 +437,8 @@ static void put_one_step(struct ul_emitter *emitter, const struct ul_program_ste
 
 /* ---- transfers ---- */
 
-/* What is done when a position is: its transfer, or those that it waits for. Where bytes are moved
- * to are views, and those of the arena operands. Returns the number of views. */
+/* What is complete after a position: its transfer, or those that it waits for. Destinations are
+ * views, sources in the arena operands. Returns the number of views. */
 static uint32_t put_moved(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
                           struct operands *operands, uint32_t position)
 {
@@ -445,12 +446,11 @@ static uint32_t put_moved(struct ul_emitter *emitter, struct shapes *shapes, str
     uint32_t count = 0;
     for (uint32_t p = 0; p <= position; p++) {
         const struct ul_emit_transfer *transfer = &emitter->transfers[p];
-        bool moves =
-            plan->positions[p].kind == UL_PLAN_SAVE || plan->positions[p].kind == UL_PLAN_LOAD;
-        if (!moves || transfer->done != position || transfer->size_bytes == 0)
+        if (plan->positions[p].kind != UL_PLAN_COPY || transfer->done != position ||
+            transfer->size_bytes == 0)
             continue;
         struct ul_value bytes = {.type = {.dtype = UL_U8, .rank = 1}, .storage = UL_DTYPE_NONE};
-        bool saves = plan->positions[p].kind == UL_PLAN_SAVE;
+        bool saves = !plan->positions[p].loads;
         bytes.type.dims[0] = (int64_t)transfer->size_bytes;
         bytes.view.strides[0] = 1;
         put_operand_row(operands, transfer->range);
@@ -482,11 +482,12 @@ static void put_transfer_step(struct ul_emitter *emitter, uint32_t position,
                    is_run ? program->graph->nodes[ul_program_step_at(program, awaited)->node].name
                           : program->problem->values[awaited->value].name);
     ul_text_printf(text, ", \"%s\", %u, %u, 0, %" PRIu64 ", %.9g, 0, %u, %u},\n",
-                   ul_plan_kind_name(at->kind), view_begin, view_count, size_bytes,
-                   (double)(span->end - span->begin) * 1e-9, operand_begin, operand_count);
+                   ul_plan_word(ul_plan_word_of(at->kind, at->loads)), view_begin, view_count,
+                   size_bytes, (double)(span->end - span->begin) * 1e-9, operand_begin,
+                   operand_count);
 }
 
-/* steps[], views[], shapes[]; returns the number of views, and of shape numbers. */
+/* Writes steps[], views[], shapes[]; returns the number of views, and of shape numbers. */
 static uint32_t put_steps(struct ul_emitter *emitter, struct operands *operands,
                           uint32_t *shape_count)
 {
@@ -538,11 +539,11 @@ static uint32_t put_steps(struct ul_emitter *emitter, struct operands *operands,
 enum { MARK_BYTES = 8 };
 
 struct marker {
-    struct ul_emitter base; /* first, so that visits find the rest */
+    struct ul_emitter base; /* must be first, so that visits find the rest */
     const bool *is_donated;
     uint64_t offset_bytes;
     unsigned char mark[MARK_BYTES];
-    uint32_t kinds; /* of bytes in the mark other than 0 */
+    uint32_t kinds; /* how many distinct bytes other than 0 the mark has */
 };
 
 static uint32_t count_kinds(const unsigned char *bytes)
@@ -557,7 +558,7 @@ static uint32_t count_kinds(const unsigned char *bytes)
     return kinds;
 }
 
-/* Memory that nobody set up is zeros, or one byte repeated: the more bytes differ, the surer. */
+/* Memory that was not set up is zeros, or one byte repeated: the more distinct bytes, the surer. */
 static void offer_mark(struct ul_emitter *emitter, uint32_t place)
 {
     enum { LOOKED_AT = 512 };
@@ -634,8 +635,7 @@ static void put_array(struct ul_text *text, const char *field, const char *array
         ul_text_printf(text, "    .%s = %s,\n", field, array);
 }
 
-/* How long the tables are that all roots share: those of weights, and those that a program can do
- * without. */
+/* Lengths of tables that all roots share: those of weights, and those that a program may lack. */
 struct tables {
     uint32_t section_count, splat_count;
     uint32_t range_count, offload_range_count, view_count, shape_count, operand_count, bare_begin;
@@ -661,7 +661,7 @@ static struct tables put_optional_tables(struct ul_emitter *emitter)
     return tables;
 }
 
-/* How the program stores f32, where not as that, and whether products round it. */
+/* How the program stores f32, where not as f32, and whether products round it. */
 static void put_numbers(struct ul_text *text, const struct ul_program *program)
 {
     const struct ul_graph *graph = program->graph;
@@ -679,21 +679,19 @@ static void put_numbers(struct ul_text *text, const struct ul_program *program)
         ul_text_put(text, "    .tf32 = 1,\n");
 }
 
-/* What a model on the host has that others do without. */
+/* Fields of a model on the host that others do not have. */
 static void put_parts(struct ul_emitter *emitter, bool loads)
 {
     struct ul_text *text = emitter->text;
     if (loads)
         ul_text_put(text, "    .load = ul_weights_load,\n");
     if (loads && emitter->pack_count > 0)
-        ul_text_printf(text, "    .pack = %s,\n",
-                       ul_emit_has_winograd(emitter) ? "ul_winograd_packer_take"
-                                                     : "ul_packer_take");
+        ul_text_printf(text, "    .pack = %s,\n", emitter->packer);
     if (emitter->transfer_count > 0)
         ul_text_put(text, "    .offloading = &offloading,\n");
 }
 
-/* Where values are offloaded to, in a plan that has any to offload. */
+/* Where values are offloaded to, if the plan offloads any. */
 static void put_offload(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
@@ -710,6 +708,22 @@ static void put_offload(struct ul_emitter *emitter)
     ul_text_put(text, ",\n");
 }
 
+/* The memories that the arena is made of. */
+static void put_banks(struct ul_emitter *emitter)
+{
+    const struct ul_plan *plan = emitter->plan;
+    if (plan->bank_count == 0)
+        return;
+    ul_text_put(emitter->text, "static const struct ul_bank banks[] = {\n");
+    for (uint32_t b = 0; b < plan->bank_count; b++) {
+        const struct ul_plan_bank *bank = &emitter->program->options.banks[b];
+        ul_text_printf(emitter->text, "    {\"%s\", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "},\n",
+                       bank->name, plan->banks[b].begin_bytes, plan->banks[b].size_bytes,
+                       bank->capacity_bytes);
+    }
+    ul_text_put(emitter->text, "};\n\n");
+}
+
 static void put_offloading(struct ul_emitter *emitter)
 {
     if (emitter->language->runs_on_host && emitter->transfer_count > 0)
@@ -719,7 +733,7 @@ static void put_offloading(struct ul_emitter *emitter)
                                    "    .finish = ul_offload_finish,\n};\n\n");
 }
 
-/* The descriptions of all roots, of which the header declares each. */
+/* The descriptions of all roots; the header declares each. */
 static void put_roots(struct ul_emitter *emitter)
 {
     const struct ul_graph *graph = emitter->program->graph;
@@ -731,7 +745,7 @@ static void put_roots(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "};\n\n");
 }
 
-/* The name of an array of the root, of its inputs or outputs. */
+/* The name of an array of the root's inputs or outputs. */
 static const char *array_of(const struct ul_emitter *emitter, const char *name)
 {
     bool is_only = emitter->program->graph->root_count == 1;
@@ -768,6 +782,12 @@ static void put_model(struct ul_emitter *emitter, const struct tables *tables)
                    loads ? emitter->payload_hash : 0);
     if (emitter->transfer_count > 0)
         put_offload(emitter);
+    if (plan->bank_count > 0)
+        ul_text_printf(text,
+                       "    .banks = banks,\n    .bank_count = %u,\n"
+                       "    .bank_state_offset_bytes = %" PRIu64 ",\n",
+                       plan->bank_count,
+                       ul_emit_home(emitter, emitter->program->bank_state).offset_bytes);
     if (emitter->language->runs_on_host)
         put_parts(emitter, loads && tables->section_count + tables->splat_count > 0);
     emitter->language->put_runner(emitter);
@@ -847,6 +867,7 @@ void ul_emit_tables(struct ul_emitter *emitter)
     tables.section_count = sections;
     tables.splat_count = splats;
     put_offloading(emitter);
+    put_banks(emitter);
     put_roots(emitter);
     for (; emitter->root < emitter->program->graph->root_count; emitter->root++)
         put_model(emitter, &tables);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program that trains has beside a run: its table, struct ul_rt_training of
+/* What a program that trains has in addition: its table, struct ul_rt_training of
  * runtime/lib/ul_model.h, and the functions of its library form. */
 #include "codegen/emit/emit_internal.h"
 #include "ir/training.h"
@@ -21,7 +21,7 @@ static const char *number_of(const struct ul_emitter *emitter, const ul_value_id
     return "UL_TENSOR_NONE";
 }
 
-/* What an output overwrites, where that is a weight and lasts longer than a step; else UL_NONE. */
+/* The weight that an output overwrites, if it outlasts a step; else UL_NONE. */
 static ul_value_id changed_weight(const struct ul_graph *graph, uint32_t output)
 {
     ul_value_id donor = graph->values[ul_graph_only_root(graph)->outputs[output]].donor;
@@ -138,7 +138,7 @@ static const char *optimizer_name(enum ul_optimizer optimizer)
     return names[optimizer];
 }
 
-/* A pattern a line; NULL: none. */
+/* One pattern for each line; NULL: none. */
 static void put_frozen(struct ul_emitter *emitter, const struct ul_training *training)
 {
     struct ul_text lines;
@@ -218,10 +218,10 @@ void ul_emit_training(struct ul_emitter *emitter)
 struct function {
     const char *name; /* in the library */
     const char *runtime;
-    const char *arguments; /* behind the arena or context */
+    const char *arguments; /* after the arena or context */
     const char *passed;
     const char *comment; /* in model.h */
-    bool scales;         /* of models with a loss scale alone */
+    bool scales;         /* only for models with a loss scale */
 };
 
 static const struct function functions[] = {
@@ -267,7 +267,7 @@ static const struct function functions[] = {
      "*/\n",
      true}};
 
-/* Of this model. */
+/* Whether this model has the function. */
 static bool has_function(const struct ul_emitter *emitter, uint32_t function)
 {
     return !functions[function].scales || emitter->program->options.training->loss_scale > 0;
@@ -285,8 +285,9 @@ static uint64_t checkpoint_bytes(const struct ul_emitter *emitter)
     return bytes;
 }
 
-const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle)
+const char *ul_emit_training_text(struct ul_emitter *emitter)
 {
+    const char *handle = emitter->language->handle;
     const char *prefix = emitter->options->prefix;
     struct ul_text text;
     if (emitter->program->options.training == NULL)
@@ -296,7 +297,7 @@ const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle
         &text,
         "/* ---- training: a run is a step, forward, backward and update ----\n"
         " * Nothing is allocated; all state is the arena and the caller's trainer. */\n\n"
-        "/* Of what %s_save writes. */\n#define %s_CHECKPOINT_BYTES UINT64_C(%" PRIu64
+        "/* The bytes that %s_save writes. */\n#define %s_CHECKPOINT_BYTES UINT64_C(%" PRIu64
         ")\n\n/* A trainer that begins: at step 0, with seed 0 and the learning rate "
         "that was compiled in. */\nvoid %s_train_init(struct ul_trainer *trainer);\n\n",
         prefix, ul_emit_upper(emitter->arena, prefix), checkpoint_bytes(emitter), prefix);
@@ -306,9 +307,9 @@ const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle
     return text.data;
 }
 
-void ul_emit_training_functions(struct ul_emitter *emitter, const char *handle)
+void ul_emit_training_functions(struct ul_emitter *emitter)
 {
-    const char *prefix = emitter->options->prefix;
+    const char *prefix = emitter->options->prefix, *handle = emitter->language->handle;
     const char *name = strrchr(handle, '*') + 1;
     if (emitter->program->options.training == NULL)
         return;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a contraction is shared out to threads.
+/* Divides a contraction among threads.
  *
- * Sums are independent of each other, so any cut between them keeps every bit; what differs is how
+ * Sums are independent of each other, so any cut between them keeps every bit; cuts differ in how
  * much is read or packed twice. Tiles are cut by panels of columns, each packed by the thread that
- * uses it; where panels do not come out even, by rows too, and then a panel is packed once for each
- * cut of the rows. Streamed rows are cut by runs of columns, dot products by results, windows by
- * strips, plain loops by their outermost dimension.
- */
+ * uses it; where that is uneven, also by rows, and then a panel is packed once for each cut of the
+ * rows. Streamed rows are cut by runs of columns, dot products by results, windows by strips, plain
+ * loops by their outermost dimension. */
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/threads.h"
 
 #ifndef UL_REGION_MIN_ROWS    /* a test wants fewer */
-#define UL_REGION_MIN_ROWS 64 /* under one packing of a panel */
+#define UL_REGION_MIN_ROWS 64 /* for one packing of a panel */
 #endif
 
 enum {
@@ -30,7 +29,7 @@ static int64_t divide_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Panels by cuts of the rows, as many cuts as make the shares even. */
+/* Divides panels, and rows into as many parts as make the shares even. */
 static void share_tiles(struct ul_contract_plan *plan, uint32_t shares)
 {
     int64_t panels = divide_up(plan->n, plan->block_cols);

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which contractions multiply narrow integers, and as what.
+/* Finds contractions that multiply narrow integers, and their widths.
  *
  * Problem: an i32 sum of products of bytes needs neither operands nor multipliers of 32 bits.
- * Method: an operand that is stored in 8 bits and used as it is stays in 8 bits; one whose
- * transform, such as a zero-point that is taken off, stays within 16 bits by the ranges of what it
- * is made of takes 16. Both take the wider of the two (runtime/lib/ul_contract_int.h). What else is
- * possible depends on the schedule: windows, streamed rows and dot products take bytes as they are
- * stored alone.
- * Integers of 2 and 4 bits that lie packed are unpacked into panels of bytes, less their zero-point
- * where there is one.
- * Left undone: sums in 64 bits, whose products are formed in 64.
- */
+ * Method: an operand that is stored in 8 bits and used unchanged keeps 8 bits; one whose transform,
+ * such as subtracting a zero-point, stays within 16 bits by the ranges of its parts takes 16. Both
+ * take the wider of the two (runtime/lib/ul_contract_int.h). The schedule may limit this: windows,
+ * streamed rows and dot products take only bytes as they are stored. Packed integers of 2 and 4
+ * bits are unpacked into panels of bytes, with their zero-point subtracted where there is one. Left
+ * undone: sums in 64 bits, whose products are formed in 64. */
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/range.h"
 #include "ir/kernel_build.h"
 
-/* Are elements used as they are stored, if in another type? */
+/* Whether elements are used as they are stored, apart from a change of type. */
 static bool is_as_stored(const struct ul_kernel *kernel, const struct ul_operand *operand)
 {
     if (operand->transform == UL_NONE)
@@ -26,7 +23,7 @@ static bool is_as_stored(const struct ul_kernel *kernel, const struct ul_operand
     return expr->op == UL_KX_VAR && expr->var == operand->loaded;
 }
 
-/* What the operand takes; UL_CONTRACT_WIDE: more than 16 bits. */
+/* The operand's width; UL_CONTRACT_WIDE: more than 16 bits. */
 static enum ul_contract_width width_of(const struct ul_kernel *kernel,
                                        const struct ul_operand *operand)
 {
@@ -46,7 +43,7 @@ static enum ul_contract_width width_of(const struct ul_kernel *kernel,
     bool is_byte = stored == UL_U8 ? range.low >= 0 && range.high <= UINT8_MAX
                                    : range.low >= INT8_MIN && range.high <= INT8_MAX;
     if (operand->packed != UL_DTYPE_NONE && is_byte)
-        return UL_CONTRACT_I8; /* which a panel has in any case */
+        return UL_CONTRACT_I8; /* a panel has it in any case */
     if (as_stored && is_byte && (stored == UL_U8 || stored == UL_I8))
         return stored == UL_U8 ? UL_CONTRACT_U8 : UL_CONTRACT_I8;
     return range.low >= INT16_MIN && range.high <= INT16_MAX ? UL_CONTRACT_I16 : UL_CONTRACT_WIDE;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading operands: b along runs of columns, a by rows.
+/* Reads operands: b along runs of columns, a by rows.
  *
  * b is visited as for k { for runs of columns { ... } }, a run being the part of the current
  * columns in which only the innermost dimension moves. The bounds of a run (the padding of a
- * convolution) are turned into a range [t_lo, t_hi) once per run, so that the loops inside have
- * no conditions:
+ * convolution) are turned into a range [t_lo, t_hi) once per run, so that the loops inside have no
+ * conditions:
  *
  *     columns     t_j                 t_j + t_run
  *                  | outside | inside | outside |
- *                            t_lo     t_hi          relative to t_j
- */
+ *                            t_lo     t_hi          relative to t_j */
 #include "codegen/kernel/contract_internal.h"
 
 #include <inttypes.h>
@@ -25,8 +24,8 @@ void ul_contract_outside(const struct ul_contract_out *out, const struct ul_oper
                        (int64_t)operand->outside);
 }
 
-/* An affine index as text: name of its base, then the strides of k at `k` and of the other class
- * at `other`. */
+/* An affine index as text: the name of its base, then the strides of k at `k` and of the other
+ * class at `other`. */
 static void put_index(const struct ul_contract_out *out, const char *base,
                       const struct ul_affine *at, const struct ul_contract_dims *k,
                       const char *k_prefix, const struct ul_contract_dims *other,
@@ -59,8 +58,8 @@ static void put_bound(const struct ul_contract_out *out, uint32_t indent, uint32
                          stride, bound->extent);
 }
 
-/* The loop over columns [from, to) of a run, element by element; what is stored is `loaded`, where
- * that is not NULL. */
+/* The loop over columns [from, to) of a run, element by element; `loaded` is the stored element, if
+ * not NULL. */
 static void put_loop(const struct ul_contract_out *out, uint32_t indent, const char *from,
                      const char *to, const char *loaded, enum ul_contract_action action)
 {
@@ -90,8 +89,8 @@ static void put_loop(const struct ul_contract_out *out, uint32_t indent, const c
     ul_contract_line(out, indent, "}");
 }
 
-/* Opens a loop over UL_CONTRACT_FEW packed elements at a time: those from the `first` on, of
- * [from, to), as t_few[element - t_u]. */
+/* Opens a loop over UL_CONTRACT_FEW packed elements at a time: those from the `first` on, of [from,
+ * to), as t_few[element - t_u]. */
 static void open_unpacked(const struct ul_contract_out *out, uint32_t indent,
                           const struct ul_operand *operand, const char *from, const char *to)
 {
@@ -103,7 +102,7 @@ static void open_unpacked(const struct ul_contract_out *out, uint32_t indent,
                    ul_dtype_get(operand->packed)->name, operand->buffer);
 }
 
-/* Columns [t_lo, t_hi) of the run, whose elements lie side by side, packed. */
+/* Columns [t_lo, t_hi) of the run, whose elements are contiguous, packed. */
 static void put_unpacked(const struct ul_contract_out *out, uint32_t indent,
                          enum ul_contract_action action)
 {
@@ -186,7 +185,7 @@ static void put_run(const struct ul_contract_out *out, uint32_t indent,
         put_outsides(out, indent, action, false);
 }
 
-/* The runs of columns t_n + [0, t_cols), whose coordinates t_s are split already. */
+/* The runs of columns t_n + [0, t_cols); their coordinates t_s are split already. */
 static void put_runs(const struct ul_contract_out *out, uint32_t indent,
                      enum ul_contract_action action)
 {
@@ -210,7 +209,7 @@ static void put_runs(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent, "}");
 }
 
-/* Columns that lie along k: squares of them are turned. */
+/* Whether columns are contiguous along k: squares of them are transposed. */
 static bool runs_across(const struct ul_contract_plan *plan)
 {
     const struct ul_affine *at = &plan->contraction->b.at;
@@ -232,7 +231,7 @@ static void put_across(const struct ul_contract_out *out, uint32_t indent)
                      plan->contraction->b.buffer, stride, stride);
 }
 
-/* Where the columns of one k go: a row of the panel, or a line that is woven into it with those of
+/* Where the columns of one k go: a row of the panel, or a line that is interleaved with those of
  * the other k of its group. */
 static void put_to(const struct ul_contract_out *out, uint32_t indent)
 {
@@ -309,8 +308,8 @@ void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
         ul_contract_line(out, indent - 1, "}");
 }
 
-/* base + strides; in the type of coordinates, where that is another, but for the base of an index.
- */
+/* base + strides; in the type of coordinates, where that differs, except for the base of an
+ * index. */
 static void put_place_index(const struct ul_contract_out *out, const char *base,
                             const struct ul_affine *at, const struct ul_contract_place *places,
                             uint32_t count, bool is_index)
@@ -385,7 +384,7 @@ int64_t ul_contract_a_pitch(const struct ul_contract_plan *plan)
     return (plan->depth + plan->group - 1) / plan->group * plan->group;
 }
 
-/* Rows of bytes that lie along k, t_q of the row known. */
+/* Rows of bytes that are contiguous along k; t_q of the row is known. */
 static void put_a_line(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
@@ -401,7 +400,7 @@ static void put_a_line(const struct ul_contract_out *out, uint32_t indent)
                    plan->group - 1, plan->group, plan->group);
 }
 
-/* Are packed integers multiplied as they are, in bytes? Casts that they pass through keep them. */
+/* Whether packed integers are multiplied unchanged, as bytes. Casts keep them. */
 static bool is_unpacked_alone(const struct ul_contract_plan *plan, const struct ul_kernel *kernel,
                               const struct ul_operand *operand)
 {
@@ -416,7 +415,7 @@ static bool is_unpacked_alone(const struct ul_contract_plan *plan, const struct 
             (kernel->exprs[x].op == UL_KX_VAR && kernel->exprs[x].var == operand->loaded));
 }
 
-/* Rows that lie packed along k. */
+/* Rows that are packed along k. */
 static void put_a_unpacked(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a contraction looks like to a schedule: dimensions merged, sizes of blocks chosen.
+/* The shape of a contraction for a schedule: merges dimensions, and chooses sizes of blocks.
  *
  * Problem: operands and epilogues index with several variables (batch, row, channel, kernel
  * position), while loops want one long contiguous run. Method: two neighbouring dimensions of a
- * class are one when every index that uses them has stride(outer) = extent(inner) *
+ * class become one when every index that uses them has stride(outer) = extent(inner) *
  * stride(inner), and nothing else mentions them. Each user (an operand, the epilogue) is merged
- * on its own, since packing and storing are loops of their own.
+ * separately, since packing and storing are separate loops.
  *
- * Blocks: a panel holds `depth` values of k for 192 bytes of columns. Up to MAX_DEPTH all of k
- * is one panel; above it k is cut into equal panels of about GOOD_DEPTH, and the sums of up to
- * MAX_ROWS rows wait in scratch meanwhile, never in the output, which the epilogue may read at
- * the same place. So scratch is at most 96 KiB of panel (or 48 KiB and 96 KiB of sums), about
- * what stays in a second-level cache, and a panel is read again for every 8 rows.
- */
+ * Blocks: a panel holds `depth` values of k for 192 bytes of columns. Up to MAX_DEPTH all of k is
+ * one panel; above it k is cut into equal panels of about GOOD_DEPTH, and the sums of up to
+ * MAX_ROWS rows wait in scratch meanwhile, never in the output, which the epilogue may read at the
+ * same place. So scratch is at most 96 KiB of panel (or 48 KiB and 96 KiB of sums), about the size
+ * of a second-level cache, and a panel is read again for every 8 rows. */
 #include "codegen/kernel/contract_internal.h"
 #include "ir/kernel_build.h"
 
@@ -20,12 +19,11 @@
 
 #define MAX_DEPTH 512
 #define GOOD_DEPTH 256
-#define NARROW 2 /* so many times deeper are panels of narrow integers */
+#define NARROW 2 /* panels of narrow integers are this many times deeper */
 #define MAX_ROWS 512
 #define ROW_BYTES 16384 /* sums of the row form: half of a usual first-level cache */
 #define STREAM_BYTES                                                                               \
-    ((int64_t)256 << 10) /* of b: above, few rows stream it as it lies in memory                   \
-                          */
+    ((int64_t)256 << 10) /* of b: above this, few rows stream it as it is in memory */
 #define MIN_WORK 256     /* products below which plain loops are best */
 
 struct walk {
@@ -126,7 +124,7 @@ static void use_statements(struct walk *walk, ul_ks first)
     for (ul_ks s = first; s != UL_NONE; s = walk->kernel->stmts[s].next) {
         const struct ul_ks_data *stmt = &walk->kernel->stmts[s];
         switch (stmt->kind) {
-        case UL_KS_LET: /* counted where it is used, and here in case it is only declared */
+        case UL_KS_LET: /* counted where it is used; counted here too in case it is only declared */
             walk->let_of[stmt->var] = stmt->value;
             if (walk->kernel->vars[stmt->var].dtype != UL_I64)
                 use_expression(walk, stmt->value);
@@ -283,7 +281,7 @@ static void set_type(struct ul_contract_plan *plan)
     UL_ASSERT(plan->type != NULL); /* sums are f32, f64 or integers of 32 or 64 bits */
 }
 
-/* Can rows of a be multiplied where they lie? */
+/* Whether rows of a can be multiplied in place. */
 static bool reads_a_in_place(const struct ul_contract_plan *plan)
 {
     if (plan->a_m.count > 1 || plan->a_k.count > 1)
@@ -314,7 +312,7 @@ static void size_tiles(struct ul_contract_plan *plan)
     plan->reads_b_in_place = plan->m <= UL_CONTRACT_ROWS && plan->b_plain && plan->b_n.count == 1 &&
                              plan->b_k.count == 1 &&
                              last_stride(&plan->contraction->b.at, &plan->b_n) == 1;
-    /* A vector may be stored past the last row of the panel; groups are woven into it whole. */
+    /* A vector may be stored past the last row of the panel; groups are interleaved as a whole. */
     int64_t groups = round_up(plan->depth, plan->group) / plan->group;
     plan->panel_bytes = (groups + (plan->group == 1)) * UL_CONTRACT_BLOCK_BYTES;
     plan->sums_bytes = plan->rows * UL_CONTRACT_BLOCK_BYTES;
@@ -340,7 +338,7 @@ static void size_row(struct ul_contract_plan *plan)
     }
 }
 
-/* Do elements of the operand lie in memory as they are multiplied? */
+/* Whether the operand's elements are stored as they are multiplied. */
 static bool is_stored(const struct ul_contract_plan *plan, const struct ul_operand *operand,
                       bool is_plain)
 {
@@ -372,7 +370,7 @@ static enum ul_contract_schedule choose(struct ul_contract_plan *plan)
     return UL_CONTRACT_TILE;
 }
 
-/* Does the schedule multiply narrow operands as such? */
+/* Whether the schedule multiplies narrow operands as such. */
 static bool takes_narrow(const struct ul_contract_plan *plan)
 {
     const struct ul_contraction *c = plan->contraction;
@@ -422,7 +420,7 @@ void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel
         size_row(plan);
 }
 
-/* The plan for its numbers alone: what it points to is gone. */
+/* The plan with valid numbers only: its pointers are dangling. */
 static struct ul_contract_plan sized_plan(const struct ul_kernel *kernel,
                                           const struct ul_contraction *contraction)
 {

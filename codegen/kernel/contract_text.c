@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts that every schedule's text is made of. */
+/* Parts of the text of every schedule. */
 #include "codegen/kernel/contract_internal.h"
+#include "codegen/kernel/print_expr.h"
 #include "ir/kernel_build.h"
 
 #include <inttypes.h>
@@ -45,7 +46,7 @@ void ul_contract_base(const struct ul_contract_out *out, uint32_t indent, const 
     ul_text_put(out->text, ";\n");
 }
 
-/* Not every coordinate is used: a dimension may have stride 0. C99 has no attribute for it. */
+/* Not every coordinate is used: a dimension may have stride 0. C99 has no attribute for that. */
 static void put_used(const struct ul_contract_out *out, uint32_t indent, const char *prefix,
                      uint32_t count)
 {
@@ -124,26 +125,6 @@ void ul_contract_declare(const struct ul_contract_out *out, uint32_t indent,
     }
 }
 
-static const char *compute_type(enum ul_dtype dtype)
-{
-    switch ((int)ul_compute_dtype(dtype)) {
-    case UL_F32:
-        return "float";
-    case UL_F64:
-        return "double";
-    case UL_I32:
-        return "int32_t";
-    case UL_U32:
-        return "uint32_t";
-    case UL_I64:
-        return "int64_t";
-    case UL_U64:
-        return "uint64_t";
-    default:
-        return "int"; /* bool */
-    }
-}
-
 const char *ul_contract_type_of(const struct ul_contract_out *out, const struct ul_operand *operand)
 {
     const struct ul_contract_plan *plan = out->plan;
@@ -152,7 +133,7 @@ const char *ul_contract_type_of(const struct ul_contract_out *out, const struct 
     return operand == &plan->contraction->a ? plan->a_type : plan->b_type;
 }
 
-/* What is stored at `index`, or `loaded` where that is not NULL. */
+/* The element stored at `index`, or `loaded` where that is not NULL. */
 static void put_stored(const struct ul_contract_out *out, const struct ul_operand *operand,
                        const char *index, const char *loaded)
 {
@@ -185,7 +166,7 @@ static void put_value(const struct ul_contract_out *out, uint32_t indent,
         ul_text_put(out->text, ";\n");
         return;
     }
-    const char *type = compute_type(stored);
+    const char *type = ul_c_type(ul_compute_dtype(stored));
     ul_text_printf(out->text, "const %s v%" PRIu32 " = ", type, operand->loaded);
     if (operand->packed != UL_DTYPE_NONE)
         ul_text_printf(out->text, "(%s)", type);
@@ -240,7 +221,7 @@ static void put_column(const struct ul_contract_out *out, uint32_t indent, const
     ul_contract_line(out, indent, "}");
 }
 
-/* Whether the loop along a row is one whose few rounds the C compiler knows. */
+/* Whether the C compiler knows the few rounds of the loop along a row. */
 static bool is_short_row(const struct ul_contract_plan *plan)
 {
     return plan->schedule == UL_CONTRACT_WINDOW && !ul_contract_closes_rows(plan) &&
@@ -257,7 +238,8 @@ static void put_columns(const struct ul_contract_out *out, uint32_t indent, cons
     ul_contract_line(out, indent, "}");
 }
 
-/* Do bytes come of the columns of a block? Whole vectors of bytes are longer than a block then. */
+/* Whether the columns of a block become bytes. Whole vectors of bytes are longer than a block
+ * then. */
 static bool makes_bytes(const struct ul_contract_out *out)
 {
     const struct ul_kernel *kernel = out->printer->kernel;
@@ -270,7 +252,7 @@ static bool makes_bytes(const struct ul_contract_out *out)
     return false;
 }
 
-/* A row of a block in pieces of known length, which C compilers find vectors for, and a rest. */
+/* A row of a block in pieces of known length, for which C compilers find vectors, and a rest. */
 static void put_pieces(const struct ul_contract_out *out, uint32_t indent)
 {
     static const int pieces[] = {32, 16};

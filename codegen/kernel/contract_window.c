@@ -2,16 +2,15 @@
 /* One output channel over a window of few taps: depthwise convolution.
  *
  * A strip of the input is copied to scratch with its padding, so that every tap of every output
- * exists; a stride is taken out by sorting rows and columns into planes by their remainder. Then
- * output i of the strip, counted along the padded pitch, is the sum over taps of
- * weight * planes[i + offset(tap)]: one loop over long contiguous runs, without conditions.
+ * exists; a stride is removed by sorting rows and columns into planes by their remainder. Then
+ * output i of the strip, counted along the padded pitch, is the sum over taps of weight * planes[i
+ * + offset(tap)]: one loop over long contiguous runs, without conditions.
  *
  *     stride 2:  x x x x x x     plane 0: x . x . x .     tap kx reads plane kx % 2
  *                                plane 1: . x . x . x     at distance kx / 2
  *
- * Each of the (at most two) axes has coordinate = base + step * n + its taps' distances; an
- * element lies at the operand's base + unit * (coordinate - base) summed over the axes.
- */
+ * Each of the (at most two) axes has coordinate = base + step * n + its taps' distances; an element
+ * is at the operand's base + unit * (coordinate - base) summed over the axes. */
 #include "codegen/kernel/contract_window.h"
 
 #define STRIP_BYTES 32768 /* planes and sums of one strip: a usual first-level cache */
@@ -19,18 +18,6 @@
 static int64_t magnitude(int64_t a)
 {
     return a < 0 ? -a : a;
-}
-
-static int64_t gcd(int64_t a, int64_t b)
-{
-    a = magnitude(a);
-    b = magnitude(b);
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
 }
 
 /* The bound that moves with contraction dimension `n`; false when there is more than one. */
@@ -47,7 +34,7 @@ static bool find_bound(const struct ul_operand *b, uint32_t n, uint32_t *bound)
     return true;
 }
 
-/* The axis that dimension `k` of the taps moves along; 2 when that is none or both. */
+/* The axis along which dimension `k` of the taps moves; 2: none, or both. */
 static uint32_t axis_of(const struct ul_operand *b, const struct ul_window *window, uint32_t k,
                         int64_t row_stride)
 {
@@ -87,7 +74,7 @@ static bool set_axis(const struct ul_contraction *c, struct ul_window_axis *axis
     axis->unit = stride;
     for (uint32_t k = 0; k < c->k_count; k++)
         if (axis_by_k[k] == a)
-            axis->unit = gcd(axis->unit, b->at.strides[first_k + k]);
+            axis->unit = ul_gcd(axis->unit, b->at.strides[first_k + k]);
     if (axis->unit == 0)
         return false;
     axis->step = stride / axis->unit;
@@ -139,13 +126,13 @@ int64_t ul_window_planes(const struct ul_window *window)
     return planes_of(&window->axes[0]) * planes_of(&window->axes[1]);
 }
 
-/* Of an element of the planes; a sum may be wider. */
+/* The bytes of an element of the planes; a sum may be wider. */
 static int64_t plane_bytes(const struct ul_contract_plan *plan)
 {
     return ul_contract_is_bytes(plan) ? 1 : plan->element_bytes;
 }
 
-/* Sizes; false when not even one row fits. */
+/* Sets sizes; false when not even one row fits. */
 static bool set_strip(const struct ul_contract_plan *plan, struct ul_window *window)
 {
     const struct ul_window_axis *rows = &window->axes[0], *columns = &window->axes[1];
@@ -207,7 +194,7 @@ bool ul_window_read(const struct ul_contract_plan *plan, struct ul_window *windo
     return set_strip(plan, window);
 }
 
-/* Bytes of planes and of sums. */
+/* The bytes of planes and of sums. */
 static void set_bytes(struct ul_contract_plan *plan, const struct ul_window *window)
 {
     int64_t planes = ul_window_planes(window);

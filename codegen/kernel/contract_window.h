@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows over padded planes: what contract_window.c finds and a target prints. */
+/* Windows over padded planes: contract_window.c finds them and a target prints them. */
 #ifndef UL_CONTRACT_WINDOW_H
 #define UL_CONTRACT_WINDOW_H
 
@@ -14,7 +14,7 @@ struct ul_window_axis {
     uint32_t bound;                   /* of the operand, or its bound_count: none */
     int64_t min;                      /* distance of the nearest tap */
     int64_t far;                      /* distance of the farthest beyond it */
-    int64_t reach;                    /* the same, in outputs */
+    int64_t reach;                    /* the same in outputs */
     bool is_used[UL_WINDOW_MAX_STEP]; /* by remainder of the distance */
     int64_t distances[UL_CONTRACT_TAPS];
 };
@@ -26,7 +26,7 @@ struct ul_window {
 
 /* False where the contraction has no such form. */
 bool ul_window_read(const struct ul_contract_plan *plan, struct ul_window *window);
-/* Planes that a strip is sorted into, each of window->plane elements. */
+/* Planes into which a strip is sorted, each of window->plane elements. */
 int64_t ul_window_planes(const struct ul_window *window);
 
 #endif

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one call of a kernel does, in counts that a device profile turns into time: floating-point
+/* Counts the work of one call of a kernel, which a device profile turns into time: floating-point
  * operations, and operations by the unit that limits them (enum ul_work_kind), both by walking the
- * kernel's loops. Loops whose count is an expression are taken at their greatest; both branches of
- * an IF count.
+ * kernel's loops. A loop whose count is an expression has its greatest count; both branches of an
+ * IF count.
  *
  * Method. A loop fills vector lanes when its iterations are independent, the loops inside are short
  * enough for a C compiler to unroll, and every access moves by 0 or 1 element a round, or by a few
- * where no function is called: then shuffles gather the lanes. What runs in lanes counts as VECTOR
- * or SPECIAL, anything else as SCALAR: loads, stores and arithmetic one each, affine indexes
- * nothing, for they stay in registers. A sum carried from round to round waits for itself.
+ * where no function is called: then shuffles gather the lanes. Work in lanes counts as VECTOR or
+ * SPECIAL, anything else as SCALAR: loads, stores and arithmetic count one each, affine indexes
+ * nothing, since they stay in registers. A sum carried from round to round waits for itself.
  *
  *      for i (parallel): y[i] = exp(x[i]) + 1         VECTOR 3 (load, add, store), SPECIAL 1
  *      for i (reduce):   s = s + x[7 * i]             SCALAR 2 + CARRIED
  *
- * A contraction counts its products for the unit that its schedule uses, and what it packs as
- * VECTOR; transforms of operands count for each element that is packed.
+ * A contraction counts its products for the unit that its schedule uses, and packing as VECTOR;
+ * transforms of operands count for each packed element.
  *
- * On a device each thread is a lane. It may go through loops of its own, and sums are finished in
- * lanes. No branch is guessed, no rows share sets of a cache, contractions read their operands
- * where they lie, and attention is what its tiles do. */
+ * On a device each thread is a lane. It may have loops of its own, and sums are finished in lanes.
+ * No branch is predicted, no rows share sets of a cache, contractions read their operands in place,
+ * and attention counts the work of its tiles. */
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/contract_window.h"
 #include "codegen/kernel/lookup.h"
@@ -27,13 +27,13 @@
 #include "codegen/kernel/threads.h"
 #include "ir/kernel_build.h"
 
-/* How far an index moves when the loop variable goes up by one; UNKNOWN: not by a constant. */
+/* By how much an index moves when the loop variable goes up by one; UNKNOWN: not constant. */
 #define UNKNOWN INT64_MIN
 
-/* In scalar operations: a function in no lanes, a value carried to the next round, a row of a
- * window's plane, a run of elements that is packed, an element that is packed from among others, a
- * cache line of a matrix of which few elements are used, an access to a line that others of the
- * same row push out of the cache, and a branch that data decide: half of the guesses are wrong,
+/* In scalar operations: a function outside lanes; a value carried to the next round; a row of a
+ * window's plane; a run of packed elements; a packed element that is picked from others; a cache
+ * line of a matrix of which few elements are used; an access to a line that others of the same row
+ * push out of the cache; and a branch that depends on data: half of the predictions are wrong,
  * which costs some 15 clocks. */
 enum {
     SCALAR_SPECIAL = 12,
@@ -50,12 +50,12 @@ struct walk {
     const struct ul_kernel *kernel;
     struct ul_arena *scratch;
     struct ul_work *work;
-    uint64_t *accesses; /* per buffer */
-    int64_t *strides;   /* per variable, along the loop that is asked about */
+    uint64_t *accesses; /* by buffer */
+    int64_t *strides;   /* by variable, along the loop that is analysed */
     int64_t max_stride;
-    bool vector;          /* inside of a loop that fills lanes */
-    bool is_set;          /* inside of a value that a variable takes on */
-    uint64_t row_columns; /* inside of a contraction's epilogue: of a block; else 0 */
+    bool vector;          /* inside a loop that fills lanes */
+    bool is_set;          /* inside a value that is assigned to a variable */
+    uint64_t row_columns; /* inside a contraction's epilogue: columns of a block; else 0 */
     const struct ul_threads *threads;
     bool on_device;
 };
@@ -78,7 +78,8 @@ static void count_access(struct walk *walk, uint32_t buffer, uint64_t times)
 
 /* ---- operands ---- */
 
-/* A function, not an instruction; the runtime has lanes for these few, on f32. */
+/* Whether it is a function rather than an instruction; the runtime has lanes for these few, on
+ * f32. */
 static bool is_function(const struct ul_kx_data *expr)
 {
     enum ul_kx_op op = expr->op;
@@ -142,8 +143,8 @@ static bool moves_little(const struct walk *walk, ul_kx index)
     return stride >= 0 && stride <= walk->max_stride;
 }
 
-/* A table that stays in a multiprocessor's cache costs its threads nothing wherever they read it.
- */
+/* A table that stays in a multiprocessor's cache costs its threads nothing, wherever they read
+ * it. */
 static bool is_small_table(const struct walk *walk, uint32_t buffer)
 {
     enum { TABLE_BYTES = 4096 };
@@ -193,7 +194,7 @@ static bool list_calls_function(const struct ul_kernel *kernel, ul_ks first)
     return false;
 }
 
-/* Whether a list may stand in lanes; learns the strides of the variables that it declares. */
+/* Whether a list can run in lanes; learns the strides of the variables that it declares. */
 static bool fills_lanes(struct walk *walk, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
@@ -216,7 +217,7 @@ static bool fills_lanes(struct walk *walk, ul_ks first)
     return true;
 }
 
-/* What the loop's own variables were along it means nothing to the loops inside. */
+/* Strides of the loop's own variables mean nothing to the loops inside. */
 static void forget_strides(struct walk *walk, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
@@ -232,9 +233,9 @@ static void forget_strides(struct walk *walk, ul_ks first)
 
 /* ---- counting ---- */
 
-/* A row of a block's sums goes to as many lines, and the next rows go to the same ones; where they
- * are a round number of bytes apart, they share few sets of a cache of 64 by 8 lines, and push each
- * other out: where channels are innermost. */
+/* A row of a block's sums goes to as many lines, and the next rows go to the same ones. Where
+ * channels are innermost, rows are a round number of bytes apart: they share few sets of a cache of
+ * 64 by 8 lines, and push each other out. */
 static void count_far(struct walk *walk, ul_kx index, uint32_t buffer, uint64_t times)
 {
     enum { LINE = 64, SETS = 64, WAYS = 8 };
@@ -244,7 +245,7 @@ static void count_far(struct walk *walk, ul_kx index, uint32_t buffer, uint64_t 
     uint64_t bytes =
         (uint64_t)stride * ul_dtype_get(walk->kernel->buffers[buffer].dtype)->size_bytes;
     uint64_t apart = bytes % LINE == 0 ? bytes / LINE : 1;
-    apart &= 0 - apart; /* the power of two in it */
+    apart &= 0 - apart; /* its largest power of two */
     uint64_t sets = apart < SETS ? SETS / apart : 1;
     if (walk->row_columns > sets * WAYS)
         count(walk, UL_WORK_SCALAR, ul_size_mul_saturating(times, FAR_ACCESS));
@@ -252,8 +253,8 @@ static void count_far(struct walk *walk, ul_kx index, uint32_t buffer, uint64_t 
 
 static void count_expr(struct walk *walk, ul_kx id, uint64_t times);
 
-/* Instructions of an operation: a division keeps its unit busy, the smaller of two and an integer
- * from a float look for NaN and for the ends of the range, which quantizing has done before. */
+/* Instructions of an operation: a division keeps its unit busy; the smaller of two, and an integer
+ * from a float, check for NaN and for the ends of the range, which quantizing has done before. */
 static uint64_t instructions_of(const struct walk *walk, const struct ul_kx_data *expr)
 {
     enum { DIVIDE = 4, COMPARE = 3, ROUND = 4, CONVERT = 12 };
@@ -273,8 +274,8 @@ static uint64_t instructions_of(const struct walk *walk, const struct ul_kx_data
     return expr->op == UL_KX_MIN || expr->op == UL_KX_MAX ? COMPARE : 1;
 }
 
-/* Outside of lanes, the smaller or larger of two floats is a branch, and what is made of it as
- * well; where a variable gathers it, it goes the same way nearly always, and the rest of the loop
+/* Outside lanes, the smaller or larger of two floats is a branch, and so is what is made from it.
+ * Where a variable gathers it, the branch nearly always goes the same way, and the rest of the loop
  * hides instructions. */
 static uint64_t scalar_instructions_of(const struct walk *walk, const struct ul_kx_data *expr)
 {
@@ -385,15 +386,15 @@ static bool is_strided(const struct ul_contract_plan *plan)
     return n->count > 0 && plan->contraction->b.at.strides[n->carrier[n->count - 1]] > 1;
 }
 
-/* Narrow elements go more at a time. */
+/* A vector holds more narrow elements. */
 static uint64_t packed_vectors(const struct ul_contract_plan *plan, uint64_t elements)
 {
     uint64_t at_once = (uint64_t)(plan->element_bytes / plan->packed_bytes);
     return at_once <= 1 ? elements : (elements + at_once - 1) / at_once;
 }
 
-/* What goes through panels: elements, and the runs that they come in, which end with a row of the
- * image or with a block of columns. */
+/* Counts what goes through panels: elements, and their runs, which end with a row of the image or
+ * with a block of columns. */
 static void count_packing(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
 {
     uint64_t n = (uint64_t)plan->n;
@@ -420,8 +421,8 @@ static void count_packing(struct walk *walk, const struct ul_contract_plan *plan
               ul_size_mul_saturating(ul_size_mul_saturating(rows + blocks - 1, k), PACKED_ROW));
 }
 
-/* The operations of an expression, each once however often its result is used: a compiler sees that
- * they are the same. */
+/* Counts the operations of an expression once each, however often its result is used: a compiler
+ * sees that they are the same. */
 static void count_parts(struct walk *walk, ul_kx id, bool *seen, uint64_t times)
 {
     const struct ul_kx_data *expr = &walk->kernel->exprs[id];
@@ -440,8 +441,8 @@ static void count_parts(struct walk *walk, ul_kx id, bool *seen, uint64_t times)
         count_parts(walk, expr->c, seen, times);
 }
 
-/* What is computed of an operand's elements as they are packed, run by run of the innermost of
- * `dims`: in lanes where a run fills them. */
+/* Counts what is computed from an operand's elements as they are packed, run by run of the
+ * innermost of `dims`: in lanes where a run fills them. */
 static void count_transform(struct walk *walk, const struct ul_contraction *contraction,
                             const struct ul_operand *operand, const struct ul_contract_dims *dims,
                             uint64_t times)
@@ -490,7 +491,7 @@ static uint64_t step_of(const struct ul_operand *operand, const struct ul_contra
     return step < 0 ? (uint64_t)-step : (uint64_t)step;
 }
 
-/* Rows of a that are read in place while neither they nor k lie side by side: each k of a few rows
+/* Rows of a that are read in place while neither they nor k are contiguous: each k of a few rows
  * has lines of its own, which are read again for every block of columns (ConvTranspose). */
 static void count_sparse(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
 {
@@ -527,8 +528,8 @@ static void count_planes(struct walk *walk, const struct ul_contract_plan *plan,
     count(walk, UL_WORK_SCALAR, ul_size_mul_saturating(planes, rows * WINDOW_ROW));
 }
 
-/* Columns as the schedule goes through them: in whole vectors of 64 bytes where it pads; in a
- * window along the padded pitch, so that no row has a rest. */
+/* Columns as the schedule computes them: in whole vectors of 64 bytes where it pads; in a window
+ * along the padded pitch, so that no row has a rest. */
 static uint64_t filled_columns(const struct ul_contract_plan *plan)
 {
     uint64_t lanes = plan->element_bytes > 0 ? (uint64_t)(64 / plan->element_bytes) : 1;
@@ -542,8 +543,8 @@ static uint64_t filled_columns(const struct ul_contract_plan *plan)
     return n;
 }
 
-/* What is done with each of `outer` sums: in lanes where results, and what is added to them, lie
- * side by side along the last column. */
+/* Counts the work on each of `outer` sums: in lanes where results and their addends are contiguous
+ * along the last column. */
 static void count_epilogue(struct walk *walk, const struct ul_contract_plan *plan, uint64_t outer)
 {
     const struct ul_contraction *contraction = plan->contraction;
@@ -598,7 +599,7 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
 /* Counts the pairs of a row and a column whose query sees their key. */
 static uint64_t seen_pairs(const struct ul_attend *attend)
 {
-    enum { MAX_ROWS = 1 << 20 }; /* of more, all are taken */
+    enum { MAX_ROWS = 1 << 20 }; /* with more rows, all pairs count */
     int64_t rows = attend->queries, columns = attend->keys, pairs = 0;
     if (rows > MAX_ROWS)
         return ul_size_mul_saturating((uint64_t)rows, (uint64_t)columns);
@@ -623,8 +624,8 @@ static bool reads_half(const struct walk *walk, const struct ul_operand *operand
     return ul_dtype_is_half(ul_operand_dtype(walk->kernel, operand));
 }
 
-/* Counts the elements that the products of each query with each key read. Returns how many terms a
- * product has, and clears `is_half` where a side has more than 16 bits. */
+/* Counts the elements that the products of each query with each key read. Returns the number of
+ * terms of a product, and clears `is_half` where a side has more than 16 bits. */
 static uint64_t count_scores(struct walk *walk, const struct ul_contraction *score, uint64_t times,
                              bool *is_half)
 {
@@ -649,8 +650,8 @@ static void note_longest(struct walk *walk, const struct ul_attend *attend)
         walk->work->longest_block = longest;
 }
 
-/* What tiles of it do (ir/kernel.h): products of all pairs that are seen, on tensor cores where all
- * operands have 16 bits, and a function of each. */
+/* Counts the work of its tiles (ir/kernel.h): products of all visible pairs, on tensor cores where
+ * all operands have 16 bits, and a function of each. */
 static void count_attend(struct walk *walk, const struct ul_attend *attend, uint64_t times)
 {
     bool is_half = true, inside = walk->vector;
@@ -659,7 +660,7 @@ static void count_attend(struct walk *walk, const struct ul_attend *attend, uint
     uint64_t pairs = ul_size_mul_saturating(heads, seen_pairs(attend));
     for (uint32_t i = 0; i < ul_attend_scores(attend); i++) {
         uint64_t k = count_scores(walk, &attend->scores[i], heads, &is_half);
-        terms += i == 0 || i >= attend->part_count ? k : 0; /* a key is of one part */
+        terms += i == 0 || i >= attend->part_count ? k : 0; /* a key belongs to one part */
     }
     for (uint32_t i = 0; i < ul_attend_values(attend); i++) {
         const struct ul_contraction *value = &attend->values[i];
@@ -675,7 +676,7 @@ static void count_attend(struct walk *walk, const struct ul_attend *attend, uint
     count(walk, is_half ? UL_WORK_MATMUL_F16 : UL_WORK_MATMUL_F32, operations);
     note_longest(walk, attend);
     bool is_exponent = attend->kind == UL_ATTEND_RESULT || attend->kind == UL_ATTEND_STATISTICS;
-    if (is_exponent) /* else the score says what is computed */
+    if (is_exponent) /* otherwise the score has the computation */
         count(walk, UL_WORK_SPECIAL, pairs);
     walk->vector = true;
     bool *is_counted = UL_NEW_ARRAY(walk->scratch, bool, walk->kernel->expr_count);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which loops are lookups of bytes, side by side, in a table of 256.
+/* Finds loops that look up neighbouring bytes in a table of 256.
  *
- * Problem: no compiler makes vectors of a load from where another load says, but machines can look
- * up bytes of a whole vector at once. Method: the form that ir/ops/quant/quant_lookup.c gives such
- * a loop is found, its index clamped to the table's ends whether that does anything or not. Left
- * undone: what is computed of what was looked up in the same loop. */
+ * Problem: no compiler vectorizes a load whose place another load gives, but machines can look up
+ * the bytes of a whole vector at once. Method: find the form that ir/ops/quant/quant_lookup.c gives
+ * such a loop, and clamp its index to the table's ends whether that changes anything or not. Left
+ * undone: loops that also compute with the result. */
 #include "codegen/kernel/lookup.h"
 #include "ir/kernel_build.h"
 
@@ -19,8 +19,8 @@ static ul_kx bound_to(const struct ul_kernel *kernel, const struct ul_ks_data *l
     return UL_NONE;
 }
 
-/* What is behind names and casts between integers, which keep bytes that are stored as they were
- * loaded. */
+/* The expression under names and casts between integers; these keep bytes that are stored as they
+ * were loaded. */
 static const struct ul_kx_data *strip(const struct ul_kernel *kernel, const struct ul_ks_data *loop,
                                       ul_kx id)
 {
@@ -38,7 +38,8 @@ static const struct ul_kx_data *strip(const struct ul_kernel *kernel, const stru
     }
 }
 
-/* Elements side by side, from names of outer loops and this one's variable alone. */
+/* Whether elements are contiguous, and the index depends only on names of outer loops and this
+ * loop's variable. */
 static bool moves_by_one(const struct ul_kernel *kernel, const struct ul_ks_data *loop, ul_kx index)
 {
     int64_t factor;
@@ -66,7 +67,7 @@ static const struct ul_kx_data *strip_clamp(const struct ul_kernel *kernel,
     return strip(kernel, loop, max->a);
 }
 
-/* The only store, which comes last behind names. */
+/* The only store, which must come last, after names. */
 static const struct ul_ks_data *only_store(const struct ul_kernel *kernel,
                                            const struct ul_ks_data *loop)
 {

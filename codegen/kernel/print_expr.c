@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions as text: nested, since the lowering names what is used twice. Integer arithmetic goes
+/* Expressions as nested text: the lowering names what is used twice. Integer arithmetic goes
  * through the runtime's helpers where it could overflow; index arithmetic, whose range is known, is
  * plain. */
 #include "codegen/kernel/print_expr.h"
@@ -58,7 +58,7 @@ const char *ul_storage_type(enum ul_dtype dtype)
     return NULL;
 }
 
-/* Truth values are int, so that comparisons convert to nothing. */
+/* Truth values are int, so that comparisons need no conversion. */
 const char *ul_c_type(enum ul_dtype dtype)
 {
     return dtype == UL_BOOL ? "int" : ul_storage_type(dtype);
@@ -221,7 +221,7 @@ static void put_load(const struct ul_expr_printer *printer, const struct ul_kx_d
         ul_text_put(printer->text, ")");
 }
 
-/* Rounded, bounded and cast at once, since bounds that are whole numbers may come before the
+/* Rounds, bounds and casts at once, since bounds that are whole numbers may come before the
  * rounding. */
 static void put_quantize(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
@@ -377,7 +377,7 @@ static void put_unary(const struct ul_expr_printer *printer, const struct ul_kx_
         ul_put_expr(printer, expr->a); /* rounding an integer changes nothing */
 }
 
-/* Index arithmetic: the range is known to stay far from overflow. */
+/* Index arithmetic: its range is known to be far from overflow. */
 static bool is_plain(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
     static const int64_t far = (int64_t)1 << 61;
@@ -483,7 +483,7 @@ static void put_binary(const struct ul_expr_printer *printer, const struct ul_kx
     put_helper(printer, helper_of(expr->op), from == UL_BOOL ? UL_I32 : from, expr->a, expr->b);
 }
 
-/* a * b + c; `negated` puts a minus sign in front of its first or last operand. */
+/* a * b + c; `negated` puts a minus sign before its first or last operand. */
 static void put_fma(const struct ul_expr_printer *printer, enum ul_dtype dtype, ul_kx a, ul_kx b,
                     ul_kx c, const char *negated)
 {
@@ -520,8 +520,8 @@ static void put_select(const struct ul_expr_printer *printer, const struct ul_kx
     ul_text_put(printer->text, ")");
 }
 
-/* x, of what is x or, where that is negative, x + bound: an index that may count from the end; else
- * UL_NONE. */
+/* x, where the index is x or, if that is negative, x + bound: an index that may count from the end;
+ * else UL_NONE. */
 static ul_kx find_wrapped(const struct ul_kernel *kernel, ul_kx index, int64_t bound)
 {
     const struct ul_kx_data *select = &kernel->exprs[index];
@@ -536,7 +536,7 @@ static ul_kx find_wrapped(const struct ul_kernel *kernel, ul_kx index, int64_t b
     return fits ? x : UL_NONE;
 }
 
-/* What is told of an index that is out of range is the index of the data. */
+/* A report of an index out of range shows the index in the data. */
 static void put_index(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
     ul_kx wrapped = find_wrapped(printer->kernel, expr->a, expr->imm_int);
@@ -606,7 +606,8 @@ void ul_put_expr(const struct ul_expr_printer *printer, ul_kx id)
         put_binary(printer, expr);
 }
 
-/* What is used: variables that stores, conditions and counts read, and what those are made of. */
+/* Used variables: those that stores, conditions and counts read, and those from which they are
+ * made. */
 
 struct uses {
     const struct ul_kernel *kernel;

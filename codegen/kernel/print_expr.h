@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expressions, and the statements that need nothing else, as text that is C99 and CUDA C++ alike:
- * what the printers of all targets share. For codegen/ alone.
+/* Expressions, and the statements that need nothing else, as text that is valid C99 and CUDA C++,
+ * shared by the printers of all targets. Only for codegen/.
  *
  * Invariants: variable v<id>, buffer b<id> as a pointer to its storage type, `run` in scope; the
- * program includes runtime/ul_kernel.h. Equal kernels have equal text.
- * Ownership: everything lives in the text's arena. Nothing fails.
- */
+ * program includes runtime/ul_kernel.h. Equal kernels have equal text. Ownership: everything lives
+ * in the text's arena. Nothing fails. */
 #ifndef UL_PRINT_EXPR_H
 #define UL_PRINT_EXPR_H
 
@@ -15,17 +14,17 @@ struct ul_expr_printer {
     struct ul_text *text;
     const struct ul_kernel *kernel;
     bool *used;            /* variables that something reads */
-    const char **names;    /* by expression: what stands for it, or NULL; NULL: for none */
-    const char **elements; /* the same for what a load loads, as it is stored */
+    const char **names;    /* by expression: its replacement, or NULL; NULL: none has one */
+    const char **elements; /* the same for elements that a load loads, as they are stored */
     const char *store_to;  /* what stores assign to, in place of an element; or NULL */
     const bool *is_short;  /* by variable: an i64 that is declared with 32 bits; NULL: none */
-    const bool *is_scalar; /* by buffer: its one element is a variable; NULL: of none */
-    bool fuses; /* C: products in sums are calls of ul_fma_*; else FMA alone is, of fmaf */
+    const bool *is_scalar; /* by buffer: its one element is a variable; NULL: none is */
+    bool fuses; /* C: products in sums are calls of ul_fma_*; else only FMA is, of fmaf */
 };
 
-/* NULL: there is no such type in C. */
+/* NULL: C has no such type. */
 const char *ul_storage_type(enum ul_dtype dtype);
-/* Of variables and expressions. */
+/* For variables and expressions. */
 const char *ul_c_type(enum ul_dtype dtype);
 
 void ul_expr_printer_init(struct ul_expr_printer *printer, struct ul_text *text,

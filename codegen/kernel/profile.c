@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device profiles: the cost of a step, and the built-in table.
  *
- * Graphics processors are at the peaks of their makers' data sheets (dense, without sparsity, boost
- * clock), so predicted times are below real ones there; what the planner compares are ratios.
+ * Graphics processors have the peaks of their makers' data sheets (dense, without sparsity, boost
+ * clock), so predicted times are below real ones there; the planner compares ratios.
  *     MATMUL_F32    FP32 outside of the tensor cores: results keep 24 bits
  *     MATMUL_F64    on the tensor cores where they do it
  *     VECTOR        half of FP32: a data sheet counts a fused multiply-add as two
@@ -13,10 +13,10 @@
  *     WINDOW        FP32 / 4: two loads for a multiply-add
  *
  * The overhead is that of a kernel within a CUDA graph, about 1.5 microseconds. Memory of the host
- * is behind PCI Express with 16 lanes, as data sheets say, whose figures are of both directions: of
- * one, 16 GB/s in generation 3, 32 in 4, 64 in 5.
+ * is connected by PCI Express with 16 lanes. Data sheets give the sum of both directions; one
+ * direction has 16 GB/s in generation 3, 32 in 4, 64 in 5.
  *
- * What a process takes was counted on one machine, with glibc 2.36, libgomp 12 and oneDNN 2.6 on
+ * The bytes of a process were counted on one machine, with glibc 2.36, libgomp 12 and oneDNN 2.6 on
  * Linux (x86-64), and set by hand above what some 30 networks took there. */
 #include "codegen/kernel/profile.h"
 #include "codegen/kernel/threads.h"
@@ -27,8 +27,8 @@
 #define KIB ((uint64_t)1 << 10)
 #define GIB ((uint64_t)1 << 30)
 
-/* A graphics processor: peaks in units of 10^12 operations a second, as data sheets have them (per
- * nanosecond they are thousands); `special`: FP32 operations for one special result. */
+/* A graphics processor: peaks in units of 10^12 operations a second, as in data sheets (thousands
+ * per nanosecond); `special`: FP32 operations for one special result. */
 #define GPU(name_, source_, f32, tf32, f64, f16, int8, special, gigabytes, memory_gib,             \
             processors_, shared_kib, host, capability_)                                            \
     {                                                                                              \
@@ -51,9 +51,9 @@
     }
 
 /* One core of a board, at the peak of its clock: `f32` operations a nanosecond, a fused
- * multiply-add being two; `special`: of these for one special result, which a library computes. A
- * copy to other memory of the host reads and writes; `file`: of the card that the board boots from.
- */
+ * multiply-add being two; `special`: operations for one special result, which a library computes. A
+ * copy to other memory of the host reads and writes; `file`: on the card from which the board
+ * boots. */
 #define CORE(name_, source_, f32, special, overhead_ns_, gigabytes, memory, file)                  \
     {                                                                                              \
         .name = (name_), .source = (source_),                                                      \
@@ -202,7 +202,7 @@ static double sum_ns(const struct ul_profile *profile, const uint64_t *counts)
     return ns;
 }
 
-/* The operations of a step at the rates that its tiles reach. */
+/* The time of a step's operations at the rates that its tiles reach. */
 static double work_ns(const struct ul_profile *profile, const struct ul_work *work)
 {
     double ns = 0;
@@ -215,7 +215,8 @@ static double work_ns(const struct ul_profile *profile, const struct ul_work *wo
     return ns;
 }
 
-/* Bytes move with the work, by as many threads; memory itself feeds MEMORY_CORES of them. */
+/* Bytes move with the work, by the same number of threads; memory itself feeds MEMORY_CORES of
+ * them. */
 static double moving_ns(const struct ul_profile *profile, uint64_t bytes, uint64_t held_bytes,
                         double speed_up)
 {
@@ -228,8 +229,8 @@ static double moving_ns(const struct ul_profile *profile, uint64_t bytes, uint64
     return (double)bytes / profile->levels[level].rate / max;
 }
 
-/* Of weights that caches forgot, where they hold `held_bytes`; 0: they did not, or the device has
- * none. */
+/* The time of weights that caches forgot, where they hold `held_bytes`; 0: they did not, or the
+ * device has none. */
 static double cold_weights_ns(const struct ul_profile *profile, const struct ul_traffic *traffic,
                               uint64_t held_bytes, double speed_up)
 {
@@ -241,8 +242,8 @@ static double cold_weights_ns(const struct ul_profile *profile, const struct ul_
                                      : ns;
 }
 
-/* The operations of a library's product, and its bytes, in waves of tiles; beside it is what the
- * call does to its results. */
+/* The operations of a library's product, and its bytes, in waves of tiles; added to the call's work
+ * on its results. */
 static double product_ns(const struct ul_profile *profile, const struct ul_work *work,
                          double moved_ns)
 {
@@ -254,7 +255,7 @@ static double product_ns(const struct ul_profile *profile, const struct ul_work 
     return beside_ns > 0 ? ns + beside_ns : ns;
 }
 
-/* The longer of operations and bytes, of which `moved_ns` is on a device that is full. */
+/* The longer of operations and bytes; `moved_ns` is the time of the bytes on a full device. */
 static double spread_ns(const struct ul_profile *profile, const struct ul_work *work,
                         double moved_ns)
 {
@@ -266,7 +267,7 @@ static double spread_ns(const struct ul_profile *profile, const struct ul_work *
     return busy_ns > moved_ns ? busy_ns : moved_ns;
 }
 
-/* How long one round of a step takes. */
+/* The time of one round of a step. */
 static double round_ns(const struct ul_profile *profile, const struct ul_work *work,
                        const struct ul_traffic *traffic, uint64_t held_bytes)
 {
@@ -292,7 +293,7 @@ static uint64_t whole_ns(double ns)
     return cost + ((double)cost < ns || cost == 0 ? 1 : 0);
 }
 
-/* Weights were read a run ago in the first round, and in the others a round ago. */
+/* In the first round weights were last read one run ago, in the others one round ago. */
 uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
                          const struct ul_traffic *traffic, uint64_t rounds)
 {

@@ -21,11 +21,11 @@ const char *ul_work_kind_name(enum ul_work_kind kind)
     return kind_names[kind];
 }
 
-/* What processes take, by key. */
+/* Bytes of processes, by key. */
 static const struct {
     const char *key;
     size_t offset;
-    bool may_miss; /* then it is 0 */
+    bool may_miss; /* if missing it is 0 */
 } process_keys[] = {
     {"code_bytes", offsetof(struct ul_profile_process, code_bytes), false},
     {"threads_code_bytes", offsetof(struct ul_profile_process, threads_code_bytes), false},
@@ -51,7 +51,7 @@ static const struct {
 };
 enum { TRANSFER_KEYS = sizeof transfer_keys / sizeof *transfer_keys };
 
-/* Which it is, and what a process takes of it, by key. */
+/* The device, and what a process takes of it, by key. */
 static const struct {
     const char *key;
     size_t offset;
@@ -165,7 +165,7 @@ static enum ul_status read_string(struct reader *reader, const char *key, const 
     return UL_OK;
 }
 
-/* Numbers that make no cost overflow or vanish. */
+/* Numbers must not make a cost overflow or vanish. */
 static enum ul_status read_number(struct reader *reader, const json_t *object, const char *key,
                                   double min, double *out)
 {
@@ -188,7 +188,8 @@ static enum ul_status read_count(struct reader *reader, const json_t *object, co
     return UL_OK;
 }
 
-/* Of a graphics processor; older files have none. Its shared memory is what all of them have. */
+/* Reads a graphics processor; older files have none. The default for its shared memory is what all
+ * of them have. */
 static enum ul_status read_device(struct reader *reader)
 {
     struct ul_profile_device *device = &reader->profile->device;
@@ -211,7 +212,7 @@ static enum ul_status read_device(struct reader *reader)
     return UL_OK;
 }
 
-/* Files in which nobody counted have none. */
+/* Files without counts have none. */
 static enum ul_status read_process(struct reader *reader)
 {
     const json_t *object = json_object_get(reader->root, "process");
@@ -271,7 +272,7 @@ static enum ul_status read_levels(struct reader *reader)
     return UL_OK;
 }
 
-/* Names stand in reports, on terminals too. */
+/* Names appear in reports, on terminals too. */
 static bool is_plain_name(const char *name)
 {
     size_t length = strlen(name);

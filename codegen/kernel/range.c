@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of whole numbers, found from the leaves up: enough for zero-points, which are elements of
- * a few bits, and what is made of them. Names are followed to their one definition. */
+ * a few bits, and for what is made from them. Names are followed to their one definition. */
 #include "codegen/kernel/range.h"
 #include "ir/kernel_build.h"
 
@@ -14,7 +14,7 @@ bool ul_range_stored(enum ul_dtype dtype, struct ul_range *range)
     return ul_dtype_range(dtype, &range->low, &range->high);
 }
 
-/* Does the type hold every whole number of the range? */
+/* Whether the type holds every whole number of the range. */
 static bool holds(enum ul_dtype dtype, const struct ul_range *range)
 {
     static const int64_t exact_f32 = (int64_t)1 << 24;
@@ -35,7 +35,7 @@ static bool holds(enum ul_dtype dtype, const struct ul_range *range)
     }
 }
 
-/* What a cast to a narrow integer gives of any other. */
+/* The range after a cast to a narrow integer. */
 static bool wraps(enum ul_dtype dtype, struct ul_range *range)
 {
     return ul_dtype_get(dtype)->bits < 16 && ul_range_stored(dtype, range);
@@ -50,7 +50,7 @@ static bool number_range(const struct ul_kx_data *expr, struct ul_range *range)
     return true;
 }
 
-/* What an immutable name stands for, or UL_NONE. */
+/* The definition of an immutable name, or UL_NONE. */
 static ul_kx definition_of(const struct ul_kernel *kernel, uint32_t var)
 {
     for (ul_ks s = 0; !kernel->vars[var].is_mutable && s < kernel->stmt_count; s++)

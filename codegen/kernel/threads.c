@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which statements of a kernel threads share.
+/* Chooses the statements of a kernel that threads share.
  *
  * Problem: starting threads on a statement and waiting for all of them takes microseconds, so work
  * is shared as far out as it can be, but a loop of few rounds leaves threads without work. Method:
  * from the outside in, a statement is shared when every thread gets UL_REGION_MIN_NS of work; a
- * loop takes in the loop right inside of it as long as its shares are uneven, and the last one of a
- * nest is cut into pieces. Where the shares stay uneven, what lies inside is tried, and the faster
- * way wins.
+ * loop takes in the loop directly inside it as long as its shares are uneven, and the last loop of
+ * a nest is cut into pieces. Where the shares stay uneven, the statements inside are tried, and the
+ * faster choice wins.
  *
  *     for i < 3: for j < 1000: y = ...      items = 3 x 6 pieces of 176, over 4 threads
  *
- * Which iterations are independent, the lowering knows (UL_FOR_PARALLEL); a loop is left alone all
- * the same when it sets a variable from outside, or stores to a place that does not depend on it
- * and that somebody else uses. Such a place that nobody else uses is private to each thread.
- */
+ * The lowering marks independent iterations (UL_FOR_PARALLEL). Even so, a loop is not shared when
+ * it sets an outer variable, or stores to a place that does not depend on it and that other
+ * statements use. Such a place that no other statement uses is private to each thread. */
 #include "codegen/kernel/threads.h"
 
 #include "codegen/kernel/contract.h"
@@ -25,7 +24,7 @@
 /* A test that wants regions everywhere sets these, and UL_REGION_NS, to next to nothing. */
 #ifndef UL_REGION_MIN_NS
 #define UL_REGION_MIN_NS 8000.0 /* of work for each thread of a region */
-#define UL_REGION_MIN_PIECE 64  /* rounds of a loop in a piece of it */
+#define UL_REGION_MIN_PIECE 64  /* rounds of a loop in one of its pieces */
 #endif
 
 enum {
@@ -36,7 +35,7 @@ enum {
 struct chooser {
     const struct ul_kernel *kernel;
     struct ul_arena *arena;
-    struct ul_arena scratch; /* of one question */
+    struct ul_arena scratch; /* for one question */
     struct ul_threads *threads;
 };
 
@@ -52,7 +51,7 @@ static uint64_t buffer_bytes(const struct ul_buffer *buffer)
     return ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
 }
 
-/* May threads share the loops of the region? Then sets what they need of their own. */
+/* Whether threads may share the loops of the region; sets what they need of their own. */
 static bool can_share(struct chooser *chooser, struct ul_region *region)
 {
     UL_ASSERT(region->level_count > 0 && region->shares > 1);
@@ -76,7 +75,7 @@ static bool can_share(struct chooser *chooser, struct ul_region *region)
 
 /* ---- Loops taken together ---- */
 
-/* Cuts the last level, whose rounds are short, into pieces: as many as make the shares even. */
+/* Cuts the last level, whose rounds are short, into as many pieces as make the shares even. */
 static void cut_last(struct ul_region *region)
 {
     UL_ASSERT(region->level_count > 0);
@@ -96,7 +95,7 @@ static void cut_last(struct ul_region *region)
     }
 }
 
-/* The loop at `id` and as many inside of it as it takes; false: not even one. */
+/* The loop at `id` and as many loops inside it as it takes; false: not even one. */
 static bool collect_loops(const struct ul_kernel *kernel, ul_ks id, struct ul_region *region)
 {
     enum { MANY = 8 }; /* items for each thread: even enough, whatever their number */

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a kernel is spread over threads: the schedule that print_c.c prints and cost.c counts.
  *
- * A region is a statement, run by one thread so far, that threads share: a loop of independent
- * iterations, taken together with the loops right inside of it where that makes the shares even, or
- * a contraction. Its items go to threads in contiguous runs, so which thread does what depends on
- * the number of threads alone.
- * Invariants: regions do not nest; an iteration's results do not depend on the thread that forms
- * them; no sum is formed by two threads. What an iteration leaves behind for itself alone (a
- * scratch row, a local array) is private: each thread has its own.
- * Ownership: everything lives in the arena given. Nothing fails.
- */
+ * A region is a statement that threads share: a loop of independent iterations, together with the
+ * loops directly inside it where that makes the shares even, or a contraction. Its items go to
+ * threads in contiguous runs, so the work of each thread depends only on their number. Invariants:
+ * regions do not nest; an iteration's results do not depend on the thread that forms them; each sum
+ * is formed by one thread. What only the iteration itself uses (a scratch row, a local array) is
+ * private: each thread has its own. Ownership: everything lives in the arena given. Nothing
+ * fails. */
 #ifndef UL_THREADS_H
 #define UL_THREADS_H
 
 #include "ir/kernel.h"
 
-/* Threads that wait for work start together, and wait for each other, within this time. */
+/* Waiting threads start together, and wait for each other, within this time. */
 #ifndef UL_REGION_NS
 #define UL_REGION_NS 3000.0
 #endif
@@ -35,13 +33,13 @@ struct ul_region {
 struct ul_threads {
     uint32_t count;                   /* of the program */
     const struct ul_region **regions; /* by statement; NULL: not shared */
-    bool *is_private;                 /* by buffer: in the region that uses it */
+    bool *is_private;                 /* by buffer: private in the region that uses it */
     uint32_t shares;                  /* the most of any region; 1: there is none */
 };
 
 /* threads.c */
 
-/* Chooses the regions for so many threads; with 1 there are none. */
+/* Chooses the regions for that many threads; with 1 there are none. */
 void ul_threads_init(struct ul_threads *threads, const struct ul_kernel *kernel, uint32_t count,
                      struct ul_arena *arena);
 

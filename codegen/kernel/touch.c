@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the iterations of loops touch: which variables depend on which loops is found by passing
- * over the body until nothing changes, since values are carried from round to round. */
+/* Finds what the iterations of loops touch. */
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"
 
@@ -53,7 +52,7 @@ ul_ks ul_ks_inside(const struct ul_kernel *kernel, const struct ul_ks_data *stmt
                                         : stmt->body;
 }
 
-/* Which variables depend on which loops; again until nothing changes, since values are carried
+/* Finds the loops on which each variable depends, until nothing changes, since values are carried
  * from round to round. */
 static void find_levels(struct ul_touched *t, ul_ks first)
 {

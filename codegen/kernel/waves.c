@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long blocks of threads take on the multiprocessors of a device.
+/* Predicts how long blocks of threads take on the multiprocessors of a device.
  *
- * Problem: a launch ends with its last block, so that work / rate says too little where blocks are
- * few, do not come out even, or are not alike. Method: the multiprocessors take blocks that keep
- * them busy in waves, one each.
+ * Problem: a launch ends with its last block, so work / rate is too short where blocks are few, do
+ * not fill the last wave, or differ. Method: multiprocessors take blocks that keep them busy in
+ * waves, one each.
  *
  *      132 multiprocessors, 150 blocks:  |################|##              |   2 waves for 1.14
  *
- * A launch takes the longer of its waves and of its longest block. A product of a library is the
- * best of a table of tiles: a large tile reads few operands for each product that it forms, small
- * ones are more blocks. (NVIDIA, "Matrix Multiplication Background User's Guide", DU-09799-001,
- * calls the two effects tile and wave quantization, and has the tiles of cuBLAS from 256 x 128,
- * the most efficient, down to 64 x 64.) Tiles at the edge are whole ones, and where k may be cut
- * into parts, their sums are written, read and added up by one more launch.
+ * A launch takes the longer of its waves and of its longest block. A library's product takes the
+ * best of a table of tiles: a large tile reads fewer operands for each product, small tiles are
+ * more blocks. (NVIDIA, "Matrix Multiplication Background User's Guide", DU-09799-001, calls the
+ * two effects tile and wave quantization, and has the tiles of cuBLAS from 256 x 128, the most
+ * efficient, down to 64 x 64.) Tiles at the edge count in full, and where k may be cut into parts,
+ * one more launch writes, reads and adds their sums.
  *
  * The L2 cache limits how much of the peak a tile reaches, since it has to deliver the tile's
  * operands. The cache of an A100 gives 5120 bytes a clock (NVIDIA's white paper), which is 67 bytes
@@ -23,12 +23,12 @@
  * devices a tile of 128 x 64 reaches the peak.
  *
  * Left undone: blocks that share a multiprocessor and hide each other's waiting; rates of L2 by
- * device. Nobody has measured these figures against a library. */
+ * device. These figures have not been measured against a library. */
 #include "codegen/kernel/waves.h"
 
-#define L2_RATE 68.0 /* bytes a nanosecond that a multiprocessor reads of operands */
+#define L2_RATE 68.0 /* bytes of operands that a multiprocessor reads in a nanosecond */
 #define PAIRS 90     /* the first compute capability whose blocks read in pairs */
-#define MAX_PARTS 64 /* of k, that are looked at */
+#define MAX_PARTS 64 /* most parts of k that are considered */
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
 {
@@ -53,7 +53,7 @@ struct ul_waves ul_waves_of_blocks(const struct ul_profile *profile, uint64_t bl
     return waves;
 }
 
-/* The share by a tile that reads so many rows and columns of operands for m x n products. */
+/* The fraction for a tile that reads that many rows and columns of operands for m x n products. */
 static double share_of(const struct ul_profile *profile, enum ul_work_kind kind, uint64_t rows,
                        uint64_t columns, uint64_t element_bytes)
 {
@@ -74,7 +74,7 @@ double ul_waves_share(const struct ul_profile *profile, enum ul_work_kind kind,
     return share_of(profile, kind, tile->rows, tile->columns, tile->element_bytes);
 }
 
-/* One tile of all of its waves, its k cut into `parts`. */
+/* One tile in all of its waves, with k cut into `parts`. */
 static double tiled_ns(const struct ul_profile *profile, const struct ul_work_product *product,
                        double moved_ns, uint64_t rows, uint64_t columns, uint64_t parts)
 {

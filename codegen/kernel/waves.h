@@ -5,18 +5,18 @@
 
 #include "codegen/kernel/profile.h"
 
-/* How many times longer than on a device that is full: a step's operations, and its bytes. */
+/* How many times longer than on a full device: a step's operations, and its bytes. */
 struct ul_waves {
     double work, memory;
 };
 struct ul_waves ul_waves_of_blocks(const struct ul_profile *profile, uint64_t block_count,
                                    double longest);
-/* The share of the peak for operations of this kind that a tile of a product reaches, 0 to 1; no
- * tile: all of it. */
+/* The fraction of the peak for operations of this kind that a tile of a product reaches, 0 to 1; no
+ * tile: 1. */
 double ul_waves_share(const struct ul_profile *profile, enum ul_work_kind kind,
                       const struct ul_work_tile *tile);
-/* Nanoseconds of a product that a library cuts into tiles as it likes best, and that moves its
- * bytes in `moved_ns` where the device is full. */
+/* Nanoseconds of a product that a library cuts into the best tiles, and whose bytes take `moved_ns`
+ * where the device is full. */
 double ul_waves_product_ns(const struct ul_profile *profile, const struct ul_work_product *product,
                            double moved_ns);
 

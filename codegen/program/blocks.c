@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks in order, control flow as regions of steps.
  *
- * A Loop or Scan runs its body's steps once a round. A carried value has bytes of its own that span
- * the loop: they are filled before it, read by the body, and refilled at the end of each round;
- * where one carried value takes over another, copies go through a temporary so that they act at
- * once. Slices of scanned inputs and outputs are addressed by the round. Both branches of an If
- * write the bytes of its outputs.
+ * A Loop or Scan runs its body's steps once in each round. A carried value has bytes of its own
+ * that live as long as the loop: they are filled before it, read by the body, and refilled at the
+ * end of each round; where one carried value takes over another, copies go through a temporary so
+ * that they act at once. Slices of scanned inputs and outputs are addressed by the round. Both
+ * branches of an If write the bytes of its outputs.
  *
  *      copy init -> carried | loop: counter, slices in, body, slices out, refill | copy -> outputs
  */
@@ -43,14 +43,14 @@ static ul_value_id base_of(const struct ul_builder *builder, ul_value_id value)
     return builder->graph->values[value].view.base;
 }
 
-/* One end of a copy: an address, and the value of which it has the bytes, or some of them. */
+/* One end of a copy: an address, and the value whose bytes it has, or some of them. */
 struct end {
     struct ul_program_address at;
     ul_value_id value;
 };
 
-/* Values at block edges are dense and own their bytes or lie densely in another (the views pass
- * sees to it): their address is all there is to say. */
+/* Values at block edges are dense, and own their bytes or are densely placed in another value (the
+ * views pass sees to it): an address describes them. */
 static struct end end_of(struct ul_builder *builder, ul_value_id value)
 {
     return (struct end){.at = ul_place_value_address(builder, value), .value = value};
@@ -143,7 +143,8 @@ struct loop {
     int64_t rounds;
 };
 
-/* Whether one of the carried values before `index` lies where what becomes its value does. */
+/* Whether one of the carried values before `index` is in the place of the value that becomes its
+ * own. */
 static bool is_overwritten(const struct ul_builder *builder, const ul_value_id *from,
                            const ul_value_id *to, uint32_t index)
 {
@@ -188,7 +189,7 @@ static bool is_backwards(const struct loop *loop, const char *attribute, uint32_
     return index < count && directions[index] != 0;
 }
 
-/* The slice of `whole` along axis 0 that the loop's round has, of `slice`'s size. */
+/* The slice of `whole` along axis 0 for the loop's round, with the size of `slice`. */
 static struct end slice_of(struct ul_builder *builder, const struct loop *loop, ul_value_id whole,
                            ul_value_id slice, bool backwards)
 {
@@ -298,7 +299,7 @@ static enum ul_status add_control(struct ul_builder *builder, ul_node_id id, uin
                                        : add_scan(builder, id, region);
 }
 
-/* A group, and behind it the node whose sums its call may form, wherever that stands. */
+/* Adds a group, and after it the node whose sums its call may form, wherever that node is. */
 static enum ul_status add_group(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
                                 uint32_t region)
 {
@@ -333,8 +334,8 @@ static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id
     return UL_OK;
 }
 
-/* The inputs that no node of a root reads: its first step does, so that they live when its runs
- * begin, and not when those of another root do. */
+/* Finds the inputs that no node of a root reads: its first step reads them, so that they live when
+ * its runs begin, but not during runs of another root. */
 static void find_unread(struct ul_builder *builder, ul_block_id id)
 {
     const struct ul_graph *graph = builder->graph;

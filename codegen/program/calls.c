@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which groups of a graph run as calls of the target's library, and how their weights lie.
+/* Which groups of a graph run as calls of the target's libraries, and how their weights lie.
  *
- * Problem: a call wants its constant weights in a layout of its own, and they are to be held once.
- * A weight that one call reads, or several calls that want the same, is stored packed; a weight
- * that anything else reads too stays plain, and its calls are asked again whether they can do with
- * that. Method: all groups are asked as if each had its weights alone; then weights with readers
- * that do not agree are taken back to plain, with the calls that depend on them, until nothing
- * changes. A call only ever loses its packing, so that this ends.
+ * Problem: a call wants its constant weights in a layout of its own, and they must be stored once.
+ * A weight that one call reads, or several calls that want the same layout, is stored packed; a
+ * weight that anything else reads too stays plain, and the library is asked again about its calls.
+ * Method: the library is asked about all groups as if each had its weights alone; then weights
+ * whose readers disagree become plain again, with the calls that depend on them, until nothing
+ * changes. A call can only lose its packing, so this ends.
  *
  * A residual is added in place (UL_POST_SUM) where nothing later reads it: the planner may then
  * give the result its bytes. Left undone: two packed copies of a weight for two calls. */
@@ -33,15 +33,16 @@ uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *bloc
 struct chooser {
     struct ul_arena *arena;
     const struct ul_graph *graph;
-    const struct ul_target_library *library;
+    const struct ul_libraries *libraries;
     const bool *escapes;
     const struct ul_whole *whole; /* NULL: nothing was split */
     struct ul_calls *calls;
-    bool *is_plain;      /* per base: something reads it as it is stored */
-    uint32_t *last_read; /* per base: the last position that reads it */
+    bool *is_plain;      /* by base: something reads it as it is stored */
+    uint32_t *last_read; /* by base: the last position that reads it */
     uint32_t position;
-    ul_node_id too_long; /* has an axis that the library cannot count; UL_NONE: none */
-    /* Of ul_calls_can_split: */
+    ul_node_id too_long; /* has an axis that a library cannot count; UL_NONE: none */
+    const struct ul_target_library *too_long_for;
+    /* Fields for ul_calls_can_split: */
     ul_node_id first;
     bool sure, unproven;
 };
@@ -51,7 +52,7 @@ static ul_value_id base_of(const struct chooser *chooser, ul_value_id value)
     return chooser->graph->values[value].view.base;
 }
 
-/* ---- who reads what ---- */
+/* ---- readers ---- */
 
 static void note_read(struct chooser *chooser, ul_value_id value, uint32_t position)
 {
@@ -59,8 +60,8 @@ static void note_read(struct chooser *chooser, ul_value_id value, uint32_t posit
         chooser->last_read[base_of(chooser, value)] = position;
 }
 
-/* Positions count the nodes of all blocks as they run; a nested block stands where its owner does.
- */
+/* Positions count the nodes of all blocks as they run; a nested block has the position of its
+ * owner. */
 static void note_block(struct chooser *chooser, ul_block_id id)
 {
     const struct ul_block *block = &chooser->graph->blocks[id];
@@ -93,7 +94,7 @@ bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop
            is_true(graph, loop->inputs[1]);
 }
 
-/* The nodes stand in a branch, or in a loop whose end depends on data. */
+/* Whether the nodes are in a branch, or in a loop whose end depends on data. */
 static bool may_be_passed_over(const struct ul_graph *graph, ul_node_id node)
 {
     for (ul_block_id block = graph->nodes[node].parent; !ul_graph_is_root(graph, block);
@@ -107,7 +108,7 @@ static bool may_be_passed_over(const struct ul_graph *graph, ul_node_id node)
     return false;
 }
 
-/* What the residual's place holds is needed by this call otherwise, or by something later. */
+/* Whether the residual's bytes are needed by this call in another way, or by something later. */
 static bool is_shared(const struct chooser *chooser, const struct ul_group_call *call,
                       uint32_t position)
 {
@@ -139,40 +140,67 @@ static bool has_form(const struct ul_target_library *library, const struct ul_ca
            (ul_call_kept(call) == NULL || library->has_slopes);
 }
 
-static bool answer(struct chooser *chooser, ul_node_id node, struct ul_group_call *call, bool pack)
+static bool answer(struct chooser *chooser, const struct ul_target_library *library,
+                   ul_node_id node, struct ul_group_call *call, bool pack)
 {
-    if (!has_form(chooser->library, &call->call))
+    if (!has_form(library, &call->call))
         return false;
-    if (!counts_axes(chooser->library, &call->call)) {
+    if (!counts_axes(library, &call->call)) {
         chooser->too_long = node;
+        chooser->too_long_for = library;
         return false;
     }
+    call->library = library;
     if (chooser->whole == NULL)
-        return chooser->library->answer(chooser->library->context, call, pack);
-    return pack && ul_whole_answer(chooser->whole, chooser->library, chooser->graph, node,
-                                   chooser->unproven, call);
+        return library->answer != NULL && library->answer(library->context, call, pack);
+    return pack &&
+           ul_whole_answer(chooser->whole, library, chooser->graph, node, chooser->unproven, call);
 }
 
-/* The group as a call, or NULL. */
+/* The group as a call of the library, or NULL: as it is described, or with the residual as an
+ * operand, which is NULL where it lies alone. */
+static struct ul_group_call *call_by(struct chooser *chooser,
+                                     const struct ul_target_library *library, ul_node_id last,
+                                     const struct ul_group_call *described,
+                                     const struct ul_group_call *operand, bool pack)
+{
+    struct ul_group_call call;
+    if (operand != NULL && !library->adds_from_afar) {
+        call = *operand;
+        if (answer(chooser, library, last, &call, pack))
+            return ul_arena_copy(chooser->arena, &call, sizeof call);
+    }
+    call = *described;
+    if (!answer(chooser, library, last, &call, pack) || !ul_group_call_is_exact(&call))
+        return NULL;
+    return ul_arena_copy(chooser->arena, &call, sizeof call);
+}
+
+/* The group as a call of the first library that takes it, or NULL. */
 static struct ul_group_call *make_call(struct chooser *chooser, const ul_node_id *nodes,
                                        uint32_t count, bool pack)
 {
-    struct ul_group_call call;
+    struct ul_group_call call, other;
     const struct ul_graph *graph = chooser->graph;
-    uint32_t position = chooser->calls->positions[nodes[count - 1]];
+    const ul_node_id last = nodes[count - 1];
+    bool is_operand = false;
     if (!ul_group_call_make(graph, nodes, count, chooser->escapes, true, &call))
         return NULL;
-    if (call.residual != UL_NONE && is_shared(chooser, &call, position)) {
-        struct ul_group_call other;
-        if (!chooser->library->adds_from_afar &&
-            ul_group_call_make(graph, nodes, count, chooser->escapes, false, &other) &&
-            answer(chooser, nodes[count - 1], &other, pack))
-            return ul_arena_copy(chooser->arena, &other, sizeof other);
+    if (call.residual != UL_NONE && is_shared(chooser, &call, chooser->calls->positions[last])) {
+        is_operand = ul_group_call_make(graph, nodes, count, chooser->escapes, false, &other);
         call.copies_residual = true;
     }
-    if (!answer(chooser, nodes[count - 1], &call, pack) || !ul_group_call_is_exact(&call))
-        return NULL;
-    return ul_arena_copy(chooser->arena, &call, sizeof call);
+    bool may_pass = may_be_passed_over(graph, nodes[0]);
+    for (uint32_t i = 0; i < chooser->libraries->count; i++) {
+        const struct ul_target_library *library = &chooser->libraries->rows[i];
+        struct ul_group_call *made =
+            library->runs_always && may_pass
+                ? NULL
+                : call_by(chooser, library, last, &call, is_operand ? &other : NULL, pack);
+        if (made != NULL)
+            return made;
+    }
+    return NULL;
 }
 
 static bool is_control(const struct ul_graph *graph, ul_node_id node)
@@ -198,51 +226,52 @@ static void each_group(struct chooser *chooser, visit_group *visit)
 
 static void choose_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
 {
-    if (!is_control(chooser->graph, nodes[0]) &&
-        !(chooser->library->runs_always && may_be_passed_over(chooser->graph, nodes[0])))
+    if (!is_control(chooser->graph, nodes[0]))
         chooser->calls->by_node[nodes[count - 1]] = make_call(chooser, nodes, count, true);
 }
 
-bool ul_library_reopen(const struct ul_target_library *library,
-                       const struct ul_program_options *options)
+/* The library that takes the group first, or NULL. */
+static const struct ul_target_library *find_library(const struct ul_libraries *libraries,
+                                                    const struct ul_graph *graph,
+                                                    const ul_node_id *nodes, uint32_t count,
+                                                    const bool *escapes, struct ul_group_call *call)
 {
-    return library->reopen != NULL && library->reopen(library->context, options);
+    struct ul_group_call described;
+    if (!ul_group_call_make(graph, nodes, count, escapes, true, &described))
+        return NULL;
+    for (uint32_t i = 0; i < libraries->count; i++) {
+        const struct ul_target_library *library = &libraries->rows[i];
+        *call = described;
+        if (library->answer != NULL &&
+            !(library->runs_always && may_be_passed_over(graph, nodes[0])) &&
+            has_form(library, &call->call) && counts_axes(library, &call->call) &&
+            library->answer(library->context, call, true))
+            return library;
+    }
+    return NULL;
 }
 
-void ul_library_close(const struct ul_target_library *library)
-{
-    library->close(library->context);
-}
-
-static bool describe(const struct ul_target_library *library, const struct ul_graph *graph,
-                     const ul_node_id *nodes, uint32_t count, const bool *escapes,
-                     struct ul_group_call *call)
-{
-    return !(library->runs_always && may_be_passed_over(graph, nodes[0])) &&
-           ul_group_call_make(graph, nodes, count, escapes, true, call) &&
-           has_form(library, &call->call) && counts_axes(library, &call->call) &&
-           library->answer(library->context, call, true);
-}
-
-bool ul_library_supports(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
-                         uint32_t count, const bool *escapes, uint64_t *scratch_bytes)
+bool ul_library_supports(const void *libraries, const struct ul_graph *graph,
+                         const ul_node_id *nodes, uint32_t count, const bool *escapes,
+                         uint64_t *scratch_bytes)
 {
     struct ul_group_call call;
-    if (!describe(library, graph, nodes, count, escapes, &call))
+    if (find_library(libraries, graph, nodes, count, escapes, &call) == NULL)
         return false;
     if (scratch_bytes != NULL)
         *scratch_bytes = call.call.scratch_bytes;
     return true;
 }
 
-bool ul_library_is_worth(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
-                         uint32_t count, const bool *escapes, uint64_t pass_bytes)
+bool ul_library_is_worth(const void *libraries, const struct ul_graph *graph,
+                         const ul_node_id *nodes, uint32_t count, const bool *escapes,
+                         uint64_t pass_bytes)
 {
-    const struct ul_target_library *requested = library;
     struct ul_group_call call;
-    return describe(library, graph, nodes, count, escapes, &call) &&
-           (requested->is_worth == NULL ||
-            requested->is_worth(requested->context, &call, pass_bytes));
+    const struct ul_target_library *library =
+        find_library(libraries, graph, nodes, count, escapes, &call);
+    return library != NULL &&
+           (library->is_worth == NULL || library->is_worth(library->context, &call, pass_bytes));
 }
 
 /* ---- weights ---- */
@@ -274,7 +303,7 @@ static void mark_readers(struct chooser *chooser, const ul_node_id *nodes, uint3
     *pack = call->call.pack;
 }
 
-/* Takes packing from calls whose weight cannot have it. */
+/* Removes packing from calls whose weight cannot have it. */
 static void give_way(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
 {
     struct ul_group_call **call = &chooser->calls->by_node[nodes[count - 1]];
@@ -309,19 +338,19 @@ static void chooser_init(struct chooser *chooser)
 }
 
 enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph,
-                               const bool *escapes, const struct ul_target_library *library,
+                               const bool *escapes, const struct ul_libraries *libraries,
                                const struct ul_whole *whole, struct ul_calls *calls,
                                struct ul_diag *diag)
 {
     struct chooser chooser = {.arena = arena,
                               .graph = graph,
-                              .library = library,
+                              .libraries = libraries,
                               .escapes = escapes,
                               .whole = whole,
                               .calls = calls,
                               .too_long = UL_NONE};
     chooser_init(&chooser);
-    if (library == NULL)
+    if (libraries == NULL)
         return UL_OK;
     each_group(&chooser, choose_group);
     if (chooser.too_long != UL_NONE)
@@ -329,9 +358,9 @@ enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *gr
                            "%s: has an axis of over %lld elements, more than %s counts; split the "
                            "axis in the model, or compile for target c",
                            ul_node_describe(graph, chooser.too_long, arena),
-                           (long long)library->max_dim, library->name);
+                           (long long)chooser.too_long_for->max_dim, chooser.too_long_for->name);
     if (whole == NULL) /* else its choice stands */
-        ul_calls_bound_kept(arena, graph, library, calls);
+        ul_calls_bound_kept(arena, graph, calls);
     mark_edges(&chooser);
     do {
         calls->changed = false;
@@ -344,22 +373,22 @@ enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *gr
 
 /* ---- pieces ---- */
 
-/* A piece of a call must be one. */
+/* A piece of a call must be a call. */
 static void check_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
 {
     ul_node_id last = nodes[count - 1];
-    const struct ul_call *of = ul_whole_call(chooser->whole, chooser->graph, last);
-    if (last >= chooser->first && chooser->sure && of != NULL)
+    const struct ul_program_call *of = ul_whole_call(chooser->whole, chooser->graph, last);
+    if (last >= chooser->first && chooser->sure && of != NULL && !of->library->chosen_at_start)
         chooser->sure = make_call(chooser, nodes, count, true) != NULL;
 }
 
 bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
-                        const struct ul_target_library *library, const struct ul_whole *whole)
+                        const struct ul_libraries *libraries, const struct ul_whole *whole)
 {
     struct ul_calls calls;
     struct chooser chooser = {.arena = scratch,
                               .graph = graph,
-                              .library = library,
+                              .libraries = libraries,
                               .escapes = ul_graph_escapes(graph, scratch),
                               .whole = whole,
                               .calls = &calls,
@@ -367,7 +396,7 @@ bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, 
                               .too_long = UL_NONE,
                               .sure = true,
                               .unproven = true};
-    if (library->chosen_at_start)
+    if (libraries->chosen_at_start)
         return true;
     chooser_init(&chooser);
     each_group(&chooser, check_group);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether outputs may overwrite the inputs that they are donated: nothing reads the old elements
- * once the first of the new ones may be there.
+/* Checks that outputs may overwrite the inputs that are donated to them: nothing may read the old
+ * elements once a new one may be written.
  *
  *      step      0    1    2    3
- *      reads n   x         x               step 2 may read and write, where its lowering says so;
- *      writes n            x               a reader at 3, or within a loop that writes, forbids it,
- *                                          but not in the other branch of an If, nor where it
- *                                          reads other bytes than those that step 2 writes
- */
+ *      reads n   x         x               step 2 may do both, where its lowering allows it;
+ *      writes n            x               a reader at 3, or in a loop that writes, forbids it,
+ *                                          but not in the other branch of an If, nor if it reads
+ *                                          other bytes than those that step 2 writes */
 #include "codegen/program/program_internal.h"
 #include "ir/view.h"
 
@@ -32,7 +31,7 @@ static bool touches(const struct ul_graph *graph, const struct ul_program_step *
     return step->own != NULL && touches(graph, step->own, base, writes);
 }
 
-/* The bytes of its base that a value lies in: [*begin, *end). */
+/* The bytes of its base that hold a value: [*begin, *end). */
 static void find_extent(const struct ul_graph *graph, ul_value_id id, int64_t *begin, int64_t *end)
 {
     const struct ul_value *value = &graph->values[id];
@@ -46,8 +45,7 @@ static void find_extent(const struct ul_graph *graph, ul_value_id id, int64_t *b
     }
 }
 
-/* Whether the one step's arguments are bytes of the input that the other one's write of the output.
- */
+/* Whether one step's arguments in the input overlap the other's in the output. */
 static bool args_overlap(const struct ul_graph *graph, const struct ul_program_step *reader,
                          const struct ul_program_step *writer, const struct donation *donation)
 {
@@ -67,7 +65,7 @@ static bool args_overlap(const struct ul_graph *graph, const struct ul_program_s
     return false;
 }
 
-/* The same of the steps, and of the kernels that may run in their places. */
+/* The same for the steps, and for the kernels that may run in their places. */
 static bool overlap(const struct ul_graph *graph, const struct ul_program_step *reader,
                     const struct ul_program_step *writer, const struct donation *donation)
 {
@@ -78,7 +76,7 @@ static bool overlap(const struct ul_graph *graph, const struct ul_program_step *
     return false;
 }
 
-/* What the step reads of the input, it reads before it writes the output there. */
+/* Whether the step reads everything of the input before it writes the output there. */
 static bool is_in_place(const struct ul_program_step *step, const struct donation *donation)
 {
     for (uint32_t i = 0; i < step->in_place_count; i++) {
@@ -98,7 +96,7 @@ static uint32_t loop_around(const struct ul_program *program, uint32_t region)
     return loop;
 }
 
-/* Whether both regions lie in branches of one If, and not in the same. */
+/* Whether both regions are in different branches of one If. */
 static bool exclude(const struct ul_program *program, uint32_t a, uint32_t b)
 {
     const struct ul_program_region *regions = program->regions;
@@ -112,8 +110,8 @@ static bool exclude(const struct ul_program *program, uint32_t a, uint32_t b)
     return false;
 }
 
-/* A step that reads the input may run when `writer` has written the output. A branch is tested
- * whether or not the other one ran. */
+/* Whether a step that reads the input may run when `writer` has written the output. A branch is
+ * tested whether or not the other one ran. */
 static bool forbids(const struct ul_program *program, uint32_t reader, uint32_t writer,
                     const struct donation *donation)
 {
@@ -128,7 +126,7 @@ static bool forbids(const struct ul_program *program, uint32_t reader, uint32_t 
         return !is_in_place(reads, donation);
     if (ul_graph_root_of(program->graph, reads->node) !=
         ul_graph_root_of(program->graph, writes->node))
-        return false; /* what one root leaves is what another finds */
+        return false; /* one root reads what another leaves there */
     return reader > writer && !exclude(program, region, writes->region);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry points of a program: what may be called of it, on which inputs and outputs.
+/* The entry points of a program, with their inputs and outputs.
  *
- * A root is called as a whole. A program that trains has slices of its root too, which leave out
- * what their outputs do not follow from: an evaluation needs the loss alone. Since the plan keeps
- * every value where it is until its last reader of all, leaving steps out disturbs nothing:
+ * A root is called as a whole. A program that trains also has slices of its root, which leave out
+ * steps that their outputs do not depend on: an evaluation needs only the loss. Since the plan
+ * keeps every value in place until its very last reader, leaving steps out disturbs nothing:
  *
  *      step      forward   loss   backward   accumulate   update
  *      run          x        x       x           x          x
@@ -11,15 +11,15 @@
  *      accumulate   x        x       x           x
  *      begin        x        x       x           x
  *
- * The last two differ only for calls of a library, which cannot read the number of the run in its
- * step: in `begin` they add nothing to the old sums. */
+ * The last two differ only in calls of a library, which cannot read the number of the run in its
+ * step: in `begin` they do not add to the old sums. */
 #include "codegen/program/program_internal.h"
 #include "ir/training.h"
 #include "planner/model/plan.h"
 
 #include <string.h>
 
-/* All numbers below `count` for which `kept` is as wanted. */
+/* All numbers below `count` for which `kept` equals `wanted`. */
 static const uint32_t *numbers(struct ul_builder *builder, const bool *kept, bool wanted,
                                uint32_t count, uint32_t *found)
 {
@@ -42,7 +42,7 @@ static bool is_result(const struct ul_builder *builder, uint32_t number)
     return found;
 }
 
-/* What is no update: neither parameters nor states that wait for the end of the step. */
+/* Whether it is no update: neither a parameter nor a state that waits for the end of the step. */
 static bool is_no_update(const struct ul_builder *builder, uint32_t number)
 {
     const struct ul_graph *graph = builder->graph;
@@ -130,8 +130,8 @@ void ul_entry_add_all(struct ul_builder *builder)
 struct slice {
     const struct ul_program *program;
     const struct ul_plan *plan;
-    bool *wanted; /* per place */
-    bool *runs;   /* per position */
+    bool *wanted; /* by place */
+    bool *runs;   /* by position */
 };
 
 static const struct ul_plan_substep *substep_at(const struct slice *slice, uint32_t position)
@@ -174,7 +174,8 @@ static void take(struct slice *slice, uint32_t position)
         slice->wanted[substep->reads[i]] = true;
 }
 
-/* Backwards: what makes what is wanted, and then what that reads. Loops and branches as a whole. */
+/* Walks backwards: takes steps that make wanted values, and then wants what they read. Loops and
+ * branches are taken as a whole. */
 static void take_needed(struct slice *slice)
 {
     for (uint32_t end = slice->plan->position_count; end > 0;) {
@@ -188,11 +189,11 @@ static void take_needed(struct slice *slice)
     }
 }
 
-/* The waits for transfers that are taken. */
+/* Takes the waits for transfers that are taken. */
 static void take_waits(struct slice *slice)
 {
     const struct ul_plan_position *positions = slice->plan->positions;
-    uint32_t seen[UL_LIMIT_STREAMS] = {0}; /* per stream: positions before are waited for */
+    uint32_t seen[UL_LIMIT_STREAMS] = {0}; /* by stream: positions before it are waited for */
     for (uint32_t w = 0; w < slice->plan->position_count; w++) {
         if (positions[w].kind != UL_PLAN_WAIT)
             continue;
@@ -205,7 +206,7 @@ static void take_waits(struct slice *slice)
     }
 }
 
-/* No step changes a weight that the entry does not make. */
+/* Whether no step changes a weight that the entry does not make. */
 static bool leaves_states(const struct slice *slice, const bool *made)
 {
     for (uint32_t p = 0; p < slice->plan->position_count; p++) {
@@ -226,7 +227,7 @@ static uint32_t run_of(const struct ul_program_entry *entry)
     return entry->root * UL_PROGRAM_ROOT_ENTRIES + UL_PROGRAM_RUN;
 }
 
-/* All steps of a root, with the transfers of its values. */
+/* Marks all steps of a root, with the transfers of its values. */
 static void mark_root(struct slice *slice, ul_block_id root)
 {
     const struct ul_program *program = slice->program;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of a program: kernels with equal text are one, and equal calls of a library are
- * one: what they work on is given when they run. */
+/* The functions of a program: kernels with equal text are one function, and equal calls of a
+ * library are one, since their operands are given at run time. */
 #include "codegen/kernel/threads.h"
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
@@ -66,8 +66,7 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     ul_kernel_count_work(kernel, &threads, builder->options->target->traits.memory_is_separate,
                          &builder->scratch, &added->work, added->accesses);
     ul_arena_reset(&builder->scratch);
-    /* A phase that the last blocks run takes up to a launch longer than by itself (grid_follow.c).
-     */
+    /* A phase that the last blocks run takes up to a launch longer than alone (grid_follow.c). */
     added->work.launch_count = printed.launch_count + printed.followed_count;
     added->work.block_count = printed.block_count;
     added->work.tile = printed.tile;
@@ -79,18 +78,19 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     return UL_OK;
 }
 
-uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call)
+uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call,
+                              const struct ul_target_library *library)
 {
     struct ul_program *program = builder->program;
     UL_ASSERT(call->implementation != NULL);
     for (uint32_t i = 0; i < program->call_count; i++) {
-        if (memcmp(&program->calls[i], call, sizeof *call) == 0)
+        if (memcmp(program->calls[i].call, call, sizeof *call) == 0)
             return i;
     }
-    uint32_t capacity = program->call_capacity;
     UL_GROW(builder->arena, program->calls, program->call_count, program->call_capacity);
-    UL_GROW(builder->arena, program->call_places, program->call_count, capacity);
-    program->calls[program->call_count] = *call;
-    program->call_places[program->call_count] = UL_PLAN_NONE;
+    program->calls[program->call_count] =
+        (struct ul_program_call){.call = ul_arena_copy(builder->arena, call, sizeof *call),
+                                 .library = library,
+                                 .kept_place = UL_PLAN_NONE};
     return program->call_count++;
 }

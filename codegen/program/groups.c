@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group of nodes becomes a step: a kernel of ours or a call of the target's library, or both
+/* A group of nodes becomes a step: a kernel of ours or a call of a library, or both
  * where nobody knows before the program starts whether the library has the call. */
 #include "codegen/kernel/contract.h"
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
 #include "ir/op.h"
 #include "ir/view.h"
-#include "runtime/lib/ul_nbits.h"
-#include "runtime/lib/ul_winograd.h"
 
 #include <string.h>
 
@@ -26,8 +24,8 @@ static const char *group_ops(const struct ul_builder *builder, const ul_node_id 
     return text.data;
 }
 
-/* A kernel of ours for a piece forms its sums as the whole step's does: else its bits could differ.
- */
+/* Whether a kernel of ours for a piece forms its sums like the whole step's: otherwise its bits
+ * could differ. */
 static bool is_sure_piece(const struct ul_builder *builder, ul_node_id node, uint32_t kernel)
 {
     return builder->whole == NULL || !ul_node_is_piece(builder->graph, node) ||
@@ -35,23 +33,23 @@ static bool is_sure_piece(const struct ul_builder *builder, ul_node_id node, uin
                                builder->program->kernels[kernel].sum_orders);
 }
 
-/* What was a call stays one, unless the order in which its library adds is nobody's to know before
- * the program starts. */
+/* A call must stay a call, unless the order in which its library adds is not known before the
+ * program starts. */
 static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, uint32_t kernel)
 {
-    const struct ul_call *call = ul_whole_call(builder->whole, builder->graph, node);
-    if (call == NULL ? is_sure_piece(builder, node, kernel)
-                     : builder->options->library->chosen_at_start)
+    const struct ul_program_call *call = ul_whole_call(builder->whole, builder->graph, node);
+    if (call == NULL ? is_sure_piece(builder, node, kernel) : call->library->chosen_at_start)
         return UL_OK;
-    return ul_diag_set(
-        builder->diag, UL_UNSUPPORTED, "%s is not sure to add in the order of all of it at once%s",
-        ul_node_describe(builder->graph, node, builder->arena),
-        call != NULL && ul_call_is_winograd(call) ? "; it may be with --conv direct" : "");
+    const char *without = call != NULL ? call->library->without : NULL;
+    return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                       "%s is not sure to add in the order of all of it at once%s%s",
+                       ul_node_describe(builder->graph, node, builder->arena),
+                       without != NULL ? "; it may be with " : "", without != NULL ? without : "");
 }
 
 /* ---- Calls ---- */
 
-/* `pack`: of a weight, how the call wants it; else NULL. */
+/* `pack`: the layout that the call wants for a weight; else NULL. */
 static void call_arg(struct ul_builder *builder, struct ul_program_step *step, ul_value_id value,
                      bool written, const struct ul_pack *pack)
 {
@@ -68,6 +66,7 @@ static void call_arg(struct ul_builder *builder, struct ul_program_step *step, u
                          : ul_place_address(ul_place_of_form(builder, info->view.base, pack), 0);
     bytes = pack == NULL ? bytes : pack->size_bytes;
     step->traffic.moved_bytes += bytes;
+    step->moved[at] = bytes;
     if (builder->graph->values[info->view.base].kind == UL_VALUE_WEIGHT)
         step->traffic.weight_bytes += bytes;
 }
@@ -77,17 +76,18 @@ static ul_value_id base_of(const struct ul_builder *builder, ul_value_id value)
     return builder->graph->values[value].view.base;
 }
 
-/* The call's arguments, and the residual behind them. */
+/* Makes the call's arguments, with the residual last. */
 static struct ul_program_step call_step(struct ul_builder *builder,
                                         const struct ul_group_call *call, ul_node_id last)
 {
     struct ul_program_step step = {.kind = UL_STEP_CALL, .node = last};
-    const char *plan_name = builder->options->library->plan_name;
-    step.kernel = ul_function_add_call(builder, &call->call);
-    step.beside = ul_place_of_kept(builder, step.kernel);
+    const char *plan_name = call->library->plan_name;
+    step.kernel = ul_function_add_call(builder, &call->call, call->library);
+    ul_place_add_library(builder, step.kernel);
+    step.beside = builder->program->calls[step.kernel].kept_place;
     step.implementation = call->call.implementation;
     step.scratch_bytes = call->call.scratch_bytes;
-    if (!ul_call_is_own(&call->call) && plan_name != NULL)
+    if (plan_name != NULL)
         step.implementation =
             ul_arena_printf(builder->arena, "%s %s", plan_name, call->call.implementation);
     ul_step_init_args(builder, &step, call->arg_count + 1);
@@ -135,8 +135,8 @@ static enum ul_status kernel_step(struct ul_builder *builder, const ul_node_id *
             ul_place_address(ul_place_of(builder, buffer->value), buffer->offset_bytes);
         step.written[step.arg_count] = buffer->role == UL_BUFFER_OUTPUT;
         step.views[step.arg_count] = buffer->view;
-        ul_work_count_buffer(graph, buffer, function->accesses[i], &step.traffic);
-        step.arg_count++;
+        step.moved[step.arg_count++] =
+            ul_work_count_buffer(graph, buffer, function->accesses[i], &step.traffic);
     }
     step.work = function->work;
     step.scratch_bytes = function->printed.scratch_bytes;
@@ -156,8 +156,8 @@ static bool is_among(const struct ul_in_place *pairs, uint32_t count,
     return false;
 }
 
-/* Puts a kernel of ours beside a call that may find no library: what the plan says of places must
- * hold for both. */
+/* Adds a kernel of ours to a call that may find no library: the plan's places must hold for
+ * both. */
 static void join_own(struct ul_builder *builder, struct ul_program_step *call,
                      const struct ul_program_step *own)
 {
@@ -166,7 +166,8 @@ static void join_own(struct ul_builder *builder, struct ul_program_step *call,
         call->in_place_count = 0;
 }
 
-/* Products or convolutions of 16 bits, which a library may not have where it has them in f32. */
+/* Whether there are products or convolutions of 16 bits, which a library may not have where it has
+ * them in f32. */
 static bool multiplies_halves(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count)
 {
     for (uint32_t n = 0; n < count; n++) {
@@ -186,7 +187,7 @@ static uint32_t count_weighs(const struct ul_graph *graph, const ul_node_id *nod
     return sum;
 }
 
-/* ---- Other ways ---- */
+/* ---- Alternatives ---- */
 
 static void add_other(struct ul_builder *builder, struct ul_program_step *step,
                       const struct ul_program_step *other)
@@ -200,12 +201,12 @@ static void add_other(struct ul_builder *builder, struct ul_program_step *step,
     step->others = others;
 }
 
-/* The same call with ever less scratch, which a budget may take; a kernel of ours beside it has its
- * own in any case. */
+/* Adds the same call with ever less scratch, which a budget may take; a kernel of ours as well has
+ * its own scratch in any case. */
 static void add_leaner(struct ul_builder *builder, const struct ul_group_call *call,
                        struct ul_program_step *step)
 {
-    const struct ul_target_library *library = builder->options->library;
+    const struct ul_target_library *library = call->library;
     struct ul_call lean = call->call;
     uint64_t own_bytes = step->own != NULL ? step->own->scratch_bytes : 0;
     double slowdown = 1;
@@ -217,20 +218,20 @@ static void add_leaner(struct ul_builder *builder, const struct ul_group_call *c
         slowdown *= more;
         struct ul_program_step other = *step;
         other.other_count = 0;
-        other.kernel = ul_function_add_call(builder, &lean);
+        other.kernel = ul_function_add_call(builder, &lean, library);
         other.scratch_bytes = lean.scratch_bytes > own_bytes ? lean.scratch_bytes : own_bytes;
         other.slowdown = slowdown;
         add_other(builder, step, &other);
     }
 }
 
-/* The same call with more scratch, which a finished plan may have room for: the most that it can
- * use, and halves of that. They are behind all other ways. */
+/* Adds the same call with more scratch, which a finished plan may have room for: the most that it
+ * can use, and halves of that. They come after all other alternatives. */
 static void add_spares(struct ul_builder *builder, const struct ul_group_call *call,
                        struct ul_program_step *step)
 {
     enum { ALIGN = 64 };
-    const struct ul_target_library *library = builder->options->library;
+    const struct ul_target_library *library = call->library;
     uint64_t most = library->most != NULL ? library->most(library->context, &call->call) : 0;
     for (uint32_t i = 0; i < UL_SPARES; i++) {
         struct ul_call rich = call->call;
@@ -240,7 +241,7 @@ static void add_spares(struct ul_builder *builder, const struct ul_group_call *c
         struct ul_program_step other = *step;
         other.other_count = 0;
         other.spare_count = 0;
-        other.kernel = ul_function_add_call(builder, &rich);
+        other.kernel = ul_function_add_call(builder, &rich, library);
         other.scratch_bytes = rich.scratch_bytes;
         add_other(builder, step, &other);
         step->spare_count++;
@@ -248,7 +249,7 @@ static void add_spares(struct ul_builder *builder, const struct ul_group_call *c
 }
 
 /* Whether a result is donated the place of something else that the step reads, and the kernel is
- * not made to take it over. */
+ * not made to overwrite that. */
 static bool overwrites_input(const struct ul_program_step *step, const struct ul_builder *builder)
 {
     for (uint32_t w = 0; w < step->arg_count; w++) {
@@ -265,13 +266,13 @@ static bool overwrites_input(const struct ul_program_step *step, const struct ul
     return false;
 }
 
-/* A budget may leave no room for what a call keeps, or for its scratch: the same by a kernel of
- * ours, but for pieces that might not have the bits of the whole. */
+/* A budget may leave no room for what a call keeps, or for its scratch: adds a kernel of ours,
+ * except for pieces that might not have the bits of the whole. */
 static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
                               struct ul_program_step *step)
 {
     struct ul_program_step own;
-    if (builder->options->library->kept_bytes == NULL)
+    if (step->own != NULL) /* it stands beside the call in any case */
         return UL_OK;
     UL_TRY(kernel_step(builder, nodes, count, &own));
     if (!is_sure_piece(builder, nodes[count - 1], own.kernel) || overwrites_input(&own, builder))
@@ -281,11 +282,11 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
     return UL_OK;
 }
 
-/* ---- What a call before may form ---- */
+/* ---- Results that an earlier call may form ---- */
 
-/* The kernel of a result that the step before it, a call, may form: it runs where that does not
- * form it. Its place lives from the call on. It counts as nothing, since libraries have such calls.
- */
+/* Marks the kernel of a result that the call before it may form: the kernel runs where the call
+ * does not form it. The result's place lives from the call on. The kernel costs nothing, since
+ * libraries have such calls. */
 static void spare(const struct ul_builder *builder, struct ul_program_step *step)
 {
     uint32_t call = builder->program->step_count - 1;
@@ -298,7 +299,8 @@ static void spare(const struct ul_builder *builder, struct ul_program_step *step
     memset(&step->traffic, 0, sizeof step->traffic);
 }
 
-/* What is multiplied by slopes lies where the product does that the call before it wrote. */
+/* Puts the value that is multiplied by slopes into the place of the product that the call before it
+ * wrote. */
 static void lie_in_place(struct ul_builder *builder, ul_node_id id)
 {
     const struct ul_program *program = builder->program;
@@ -308,13 +310,12 @@ static void lie_in_place(struct ul_builder *builder, ul_node_id id)
     UL_ASSERT(program->step_count > 0);
     const struct ul_program_step *call = &program->steps[program->step_count - 1];
     UL_ASSERT(call->kind == UL_STEP_CALL);
-    if (program->calls[call->kernel].slopes_of != UL_SLOPES_OF_NONE)
+    if (program->calls[call->kernel].call->slopes_of != UL_SLOPES_OF_NONE)
         ul_place_join(builder, node->outputs[0], base_of(builder, node->inputs[0]));
 }
 
-/* The call gives up as much of its scratch as the place of its sums takes beside it. Where a kernel
- * of ours in its place would need that scratch, it forms no sums, and their kernel is like others.
- */
+/* The call gives up as much of its scratch as its sums take. Where a kernel of ours in its place
+ * would need that scratch, it forms no sums, and their kernel is an ordinary one. */
 static void fit_sums(struct ul_builder *builder, ul_node_id last, uint64_t own_bytes,
                      struct ul_group_call *call)
 {
@@ -336,12 +337,12 @@ static void fit_sums(struct ul_builder *builder, ul_node_id last, uint64_t own_b
 
 /* ---- The group ---- */
 
-/* Gives the call at the node, with the scratch that it has in this program. */
+/* The call at the node, with the scratch that it has in this program. */
 static struct ul_group_call taken_call(const struct ul_builder *builder, ul_node_id last,
                                        uint64_t own_bytes)
 {
-    const struct ul_target_library *library = builder->options->library;
     struct ul_group_call call = *builder->calls.by_node[last];
+    const struct ul_target_library *library = call.library;
     if (builder->options->training != NULL && library->trained != NULL)
         call.call.scratch_bytes = library->trained(library->context, &call.call, own_bytes);
     return call;
@@ -352,7 +353,7 @@ static enum ul_status make_call(struct ul_builder *builder, const ul_node_id *no
 {
     ul_node_id last = nodes[count - 1];
     const struct ul_group_call *faster = builder->calls.faster[last];
-    bool has_own = builder->options->library->chosen_at_start;
+    bool has_own = builder->calls.by_node[last]->library->chosen_at_start;
     struct ul_program_step other = {.scratch_bytes = 0};
     if (has_own)
         UL_TRY(kernel_step(builder, nodes, count, &other));
@@ -394,7 +395,7 @@ enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes,
     step.op = group_ops(builder, nodes, count);
     step.weigh_count = count_weighs(builder->graph, nodes, count);
     builder->program->uncalled_count += step.kind == UL_STEP_KERNEL &&
-                                        builder->options->library != NULL &&
+                                        builder->options->libraries != NULL &&
                                         multiplies_halves(builder->graph, nodes, count);
     ul_step_add(builder, &step, region);
     return UL_OK;

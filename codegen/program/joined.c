@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps that are one launch on a device.
+/* Joins steps into one launch on a device.
  *
- * Problem: a launch takes as long as some hundred thousand elements do, and a program that trains
- * has hundreds of steps with fewer: updates of biases, casts of weights, sums of a channel.
- * Method: steps that follow one another in the plan's order have blocks of one launch each, as long
- * as none of them touches bytes that another one writes; the plan says where all lies. So the order
- * and the places stay, and no plan takes more bytes for it.
+ * Problem: a launch takes as long as some hundred thousand elements, and a program that trains has
+ * hundreds of smaller steps: updates of biases, casts of weights, sums of a channel. Method: steps
+ * that follow one another in the plan's order each have some blocks of one launch, as long as none
+ * of them touches bytes that another one writes, by the plan's places. So order and places stay,
+ * and no plan takes more bytes.
  *
  *      cast w | cast b | product          1 launch, 1 call
- *      update w | update b | gradient     1 launch; but if the gradient overwrites what the update
- *                                         of b reads, 2
+ *      update w | update b | gradient     1 launch; 2 if the gradient overwrites what the update
+ *                                         of b reads
  *
- * Steps of several launches join in each of these. Steps that could join come together in
- * planner/solve/gather.c. A kernel that gives each item a whole block joins kernels that can use
- * blocks of that size. Left undone: kernels with shared memory of their own, and products. */
+ * Steps with several launches join in each of them. planner/solve/gather.c brings steps together
+ * that could join. A kernel that gives each item a whole block joins kernels that can use blocks of
+ * that size. Left undone: kernels with shared memory of their own, and products. */
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 
@@ -22,8 +22,8 @@ struct joined {
     const struct ul_program *program;
     const struct ul_plan *plan;
     uint32_t count, region, stream;
-    uint32_t counter_words;            /* of them all */
-    uint32_t min_threads, max_threads; /* that blocks may have for all of them */
+    uint32_t counter_words;            /* of all of them */
+    uint32_t min_threads, max_threads; /* the threads of blocks that suit all of them */
     uint32_t positions[UL_PROGRAM_JOINED];
 };
 
@@ -40,7 +40,7 @@ static const struct ul_plan_range *range_of(const struct joined *joined, uint32_
     return ul_plan_find_range(joined->program->problem, joined->plan, value, position);
 }
 
-/* Gives the scratch of a position, or NULL. Scratch comes after all values, ordered by position. */
+/* The scratch of a position, or NULL. Scratch comes after all values, ordered by position. */
 static const struct ul_plan_range *scratch_of(const struct joined *joined, uint32_t position)
 {
     const struct ul_plan *plan = joined->plan;
@@ -89,8 +89,8 @@ static bool writes_of(const struct joined *joined, uint32_t writer, uint32_t oth
     return writes;
 }
 
-/* Gives the kernel of a step that launches one. NULL: the position runs something else, or what a
- * call before it may have done. */
+/* The kernel of a step that launches one. NULL: the position runs something else, or something that
+ * a call before it may have done. */
 static const struct ul_kernel_printed *printed_at(const struct ul_program *program,
                                                   const struct ul_plan_position *at)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls for which the library would keep too much.
+/* Calls for which a library would keep too much.
  *
  * Problem: a library keeps tables and generated code for each call as long as the program lives,
- * and some of its code grows with a dimension: of a convolution along a line of 10,000 elements it
- * is many times what the convolution reads and writes. Method: two bounds, by what the library says
- * that it keeps (kept_bytes).
+ * and some of its code grows with a dimension: for a convolution along a line of 10,000 elements it
+ * is many times what the convolution reads and writes. Method: there are two bounds on what the
+ * library says that it keeps (kept_bytes).
  *
  *     a call        its own operands, or FREE_BYTES where they are less
  *     all of them   weights and the operands of the neediest call, which are in the buffer in any
- *                   plan, or FREE_BYTES where they are less; those go first for which the library
- *                   keeps most for a multiplication
+ *                   plan, or FREE_BYTES where they are less; calls are removed first for which it
+ *                   keeps most per multiplication
  *
- * What is above runs by kernels of ours, under every budget alike. Equal calls are one. Left
- * undone: to weigh bytes against time. */
+ * Calls above them become kernels of ours, under every budget alike. Equal calls count once. Left
+ * undone: weighing bytes against time. */
 #include "codegen/program/calls_internal.h"
 #include "ir/view.h"
 
@@ -29,7 +29,7 @@ struct kept {
 struct keeper {
     struct kept *items;
     uint32_t count, capacity;
-    uint32_t *by_node; /* index into items, of nodes with a call */
+    uint32_t *by_node; /* index into items, for nodes with a call */
 };
 
 static uint64_t tensor_bytes(const struct ul_call_tensor *tensor)
@@ -53,19 +53,21 @@ static uint64_t at_least_free(uint64_t bytes)
 }
 
 /* The item of the call, which equal calls share. */
-static uint32_t item_of(struct ul_arena *arena, const struct ul_target_library *library,
-                        struct keeper *keeper, const struct ul_group_call *group)
+static uint32_t item_of(struct ul_arena *arena, struct keeper *keeper,
+                        const struct ul_group_call *group)
 {
     const struct ul_call *call = &group->call;
+    const struct ul_target_library *library = group->library;
     uint32_t at = 0;
     while (at < keeper->count && memcmp(keeper->items[at].call, call, sizeof *call) != 0)
         at++;
     if (at == keeper->count) {
         UL_GROW(arena, keeper->items, keeper->count, keeper->capacity);
-        keeper->items[keeper->count++] =
-            (struct kept){.call = call,
-                          .kept_bytes = library->kept_bytes(library->context, call),
-                          .operand_bytes = operand_bytes(call)};
+        keeper->items[keeper->count++] = (struct kept){
+            .call = call,
+            .kept_bytes =
+                library->kept_bytes != NULL ? library->kept_bytes(library->context, call) : 0,
+            .operand_bytes = operand_bytes(call)};
     }
     keeper->items[at].product_count += group->product_count;
     return at;
@@ -116,15 +118,13 @@ static void choose(struct keeper *keeper, uint64_t all_bytes)
 }
 
 void ul_calls_bound_kept(struct ul_arena *arena, const struct ul_graph *graph,
-                         const struct ul_target_library *library, struct ul_calls *calls)
+                         struct ul_calls *calls)
 {
     struct keeper keeper = {.count = 0};
-    if (library->kept_bytes == NULL)
-        return;
     keeper.by_node = UL_NEW_ARRAY(arena, uint32_t, graph->node_count);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         if (calls->by_node[n] != NULL)
-            keeper.by_node[n] = item_of(arena, library, &keeper, calls->by_node[n]);
+            keeper.by_node[n] = item_of(arena, &keeper, calls->by_node[n]);
     }
     choose(&keeper, buffer_bytes(graph, &keeper));
     for (uint32_t n = 0; n < graph->node_count; n++) {

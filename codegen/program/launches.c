@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run launches on a device: each position of the plan as its step is emitted, as often as
- * the loops around it go round. Both sides of a branch are launched; a device finds out which of
- * them does anything. */
+/* Counts what a run launches on a device: each position of the plan as its step is emitted, times
+ * the rounds of the loops around it. Both sides of a branch are launched; the device decides which
+ * of them does anything. */
 #include "codegen/program/program.h"
 #include "planner/model/plan.h"
 #include "runtime/lib/ul_call.h"
@@ -15,14 +15,14 @@ static uint64_t rounds_of(const struct ul_program *program, uint32_t region)
     return rounds;
 }
 
-/* Loops may go round more often than anybody can count. */
+/* The number of rounds may overflow. */
 static void add(uint64_t *sum, uint64_t rounds, uint64_t count)
 {
     *sum = ul_size_add_saturating(*sum, ul_size_mul_saturating(rounds, count));
 }
 
-/* Whether the kernel leaves more than a tenth of the multiprocessors idle that it has much work
- * for. Tiles have sides of powers of two, so that 128 of them are what fills 132. */
+/* Whether the kernel leaves more than a tenth of the multiprocessors idle though it has much work
+ * for them. Sides of tiles are powers of two, so 128 tiles count as filling 132. */
 static bool is_idle(const struct ul_program *program, const struct ul_program_step *step)
 {
     enum { MUCH = 1000000000 };
@@ -55,10 +55,10 @@ static void add_shared(const struct ul_program *program, const struct ul_program
         (uint64_t)(profile->overhead_ns * (double)shared_count));
 }
 
-/* Whether the call launches a kernel that writes bits of slopes in front of the library's. */
+/* Whether the call launches a kernel that writes bits of slopes before the library's. */
 static bool has_mask(const struct ul_program *program, const struct ul_program_step *step)
 {
-    return ul_call_has_mask(&program->calls[step->kernel]) != 0;
+    return ul_call_has_mask(program->calls[step->kernel].call) != 0;
 }
 
 /* `launch_count`: the launches that this step adds to those that it shares. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group of nodes as one call of a library: the anchor, then what follows it.
+/* Describes a group of nodes as one call of a library: the anchor, then what follows it.
  *
- * Convolutions and pooling are taken as the operators' own geometry has them (ir/geometry.h);
- * weights in the library's order of axes, groups first:
+ * Convolutions and pooling have the operators' own geometry (ir/geometry.h); weights are in the
+ * library's order of axes, groups first:
  *
  *      Conv           [g * oc, ic, k ...]      [g, oc, ic, k ...]
  *      ConvTranspose  [g * ic, oc, k ...]      [g, oc, ic, k ...]
  *
- * Sums are f32, or, of 8-bit integers, i32 (library_integer.c). */
+ * Sums are f32, or i32 for 8-bit integers (library_integer.c). */
 #include "codegen/program/library_internal.h"
 #include "ir/op_names.h"
 
@@ -81,7 +81,8 @@ static void describe_geometry(struct ul_group_call *out, const struct ul_conv *c
     }
 }
 
-/* A transposed convolution of one place for one: what a convolution with exchanged channels is. */
+/* Whether a transposed convolution maps one place to one: it is a convolution with exchanged
+ * channels. */
 static bool is_pointwise(const struct ul_conv *conv)
 {
     bool one = true;
@@ -120,8 +121,8 @@ static bool describe_conv(struct ul_describer *describer, const struct ul_node *
            describe_conv_bias(describer, node->input_count > 2 ? node->inputs[2] : UL_NONE);
 }
 
-/* Of a transposed one, the sources of a result differ in number: no zero point is taken from all.
- */
+/* In a transposed one, results have different numbers of sources: no zero point can be subtracted
+ * for all. */
 static bool describe_conv_integer(struct ul_describer *describer, const struct ul_node *node)
 {
     struct ul_call *call = &describer->out->call;
@@ -154,11 +155,11 @@ static bool describe_weight_gradient(struct ul_describer *describer, const struc
 
 /* ---- pooling ---- */
 
-/* Means. The largest of a window is a kernel of ours: oneDNN's begins with the lowest finite number
- * and passes over what is no number, so that windows of -infinity and NaN come out as others. */
+/* Only means: the maximum of a window is a kernel of ours. oneDNN's begins with the lowest finite
+ * number and ignores NaN, so that windows of -infinity and NaN give other results. */
 
-/* A window may hang over the end of the padding (ceil_mode): the library is told of more padding,
- * which may not count in a mean. */
+/* A window may extend past the padding (ceil_mode): the library gets more padding, which may not
+ * count in a mean. */
 static bool describe_window(struct ul_call *call, const struct ul_pool *pool)
 {
     for (uint32_t d = 0; d < pool->count; d++) {
@@ -205,7 +206,7 @@ static bool describe_pool(struct ul_describer *describer, const struct ul_node *
 
 /* ---- weights ---- */
 
-/* The axes of a dense tensor, the outermost first; false where it is not dense. */
+/* Sorts the axes of a dense tensor, the outermost first; false where it is not dense. */
 static bool sort_axes(const struct ul_call_tensor *tensor, uint32_t *order)
 {
     int64_t count = 1;
@@ -250,8 +251,8 @@ bool ul_group_call_is_exact(const struct ul_group_call *group)
     return call->dst.type != UL_CALL_I32 ||
            (call->kind != UL_CALL_DECONVOLUTION && call->bias.rank == 0 && call->post_count == 0 &&
             !ul_call_is_scaled(call) &&
-            (max_sum <= (uint64_t)1 << 24 || strncmp(call->implementation, "brg", 3) == 0 ||
-             strcmp(call->implementation, "cublaslt") == 0));
+            (max_sum <= (uint64_t)1 << 24 || group->library->is_exact == NULL ||
+             group->library->is_exact(call)));
 }
 
 void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack)
@@ -284,7 +285,7 @@ void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack)
 
 /* ---- addresses ---- */
 
-/* What the views say of addresses, bases being aligned as the planner's default has it. */
+/* The alignment that views give to addresses, with bases aligned as in the planner's default. */
 static void find_alignment(const struct ul_graph *graph, struct ul_group_call *out)
 {
     out->align_bytes = UL_PLAN_ALIGN_BYTES;
@@ -334,8 +335,8 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
     }
 }
 
-/* Factors of one type, results of that type or f32; integers times i8, of any result but 16 bits.
- */
+/* Factors must have one type, and results that type or f32; integers times i8 may have any result
+ * but 16 bits. */
 static bool has_types(const struct ul_call *call)
 {
     if (ul_call_is_integer(call))

@@ -2,15 +2,15 @@
 /* Attention and its gradient as calls: queries, keys and values by strides, [batch, head, position,
  * element].
  *
- * Operands of rank 3 have heads side by side along their last axis; the result may be stored in
- * another order of axes (FusedAttention). Masks are floats that are added to scores:
+ * Operands of rank 3 have their heads along the last axis; the result may be stored in another
+ * order of axes (FusedAttention). Masks are floats that are added to scores:
  *
  *      mask [1, 1, q, k], or [k] and the like      [b, 1, q, k]: broadcast by dims of 1
  *
  * Left undone: caches of keys and values, lengths, masks of bool or shorter than the keys, a soft
  * cap, weights that are dropped, scores as a result; zeros where a query sees no key, unless no
- * mask or a constant one lets it always see one. Gradients are not taken either with fewer heads of
- * keys than of queries, with results that nobody reads, or without norms. */
+ * mask or a constant one lets it always see one. Gradients are also left out with fewer heads of
+ * keys than of queries, with results that nothing reads, or without norms. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"
@@ -37,7 +37,7 @@ static bool describe_operand(struct ul_describer *describer, ul_value_id value, 
     return true;
 }
 
-/* Describes the result, or its gradient, which lies alike. */
+/* Describes the result, or its gradient, which has the same layout. */
 static bool describe_result(struct ul_describer *describer, const struct ul_attention *attention,
                             ul_value_id value, struct ul_call_tensor *dst)
 {
@@ -52,7 +52,7 @@ static bool describe_result(struct ul_describer *describer, const struct ul_atte
     return true;
 }
 
-/* Describes the norms, which a gradient reads: one f32 for each query, side by side. */
+/* Describes the norms, which a gradient reads: one f32 for each query, contiguous. */
 static bool describe_norms(struct ul_describer *describer, ul_value_id value)
 {
     struct ul_group_call *out = describer->out;
@@ -68,7 +68,7 @@ static bool describe_norms(struct ul_describer *describer, ul_value_id value)
     return true;
 }
 
-/* False: it is none that is added to the scores of all keys. */
+/* Returns false for a mask that is not added to the scores of all keys. */
 static bool describe_mask(struct ul_describer *describer, ul_value_id value, int64_t keys)
 {
     struct ul_group_call *out = describer->out;
@@ -88,10 +88,11 @@ static bool describe_mask(struct ul_describer *describer, ul_value_id value, int
     return true;
 }
 
-/* The mask is constant, and lets each query see a key: of those before it where it is causal. */
+/* Whether the mask is constant, and lets each query see a key; where it is causal, one of the keys
+ * before it. */
 static bool leaves_keys(const struct ul_graph *graph, ul_value_id value, bool is_causal)
 {
-    const double finite = -6e4; /* in all types that it may be stored in */
+    const double finite = -6e4; /* in all types in which it may be stored */
     const struct ul_tensor *mask = ul_graph_get_constant(graph, value);
     if (mask == NULL || !ul_dtype_get(mask->type.dtype)->is_float)
         return false;
@@ -107,7 +108,7 @@ static bool leaves_keys(const struct ul_graph *graph, ul_value_id value, bool is
     return true;
 }
 
-/* Whether the library gives what is right where a query may see no key. */
+/* Whether the library's result is right where a query may see no key. */
 static bool handles_empty(const struct ul_graph *graph, const struct ul_node *node,
                           const struct ul_attention *attention,
                           const struct ul_type *const types[UL_ATTENTION_INPUTS])
@@ -126,7 +127,7 @@ static bool is_supported(const struct ul_attention *attention,
            attention->softcap == 0 && !attention->drops;
 }
 
-/* Describes what attention and its gradient read alike. */
+/* Describes the operands that attention and its gradient share. */
 static bool describe_operands(struct ul_describer *describer, const struct ul_node *node,
                               struct ul_attention *a)
 {
@@ -179,7 +180,7 @@ bool ul_describe_attention(struct ul_describer *describer, const struct ul_node 
     return norms == UL_NONE || describe_norms(describer, norms);
 }
 
-/* Describes what the gradient reads and writes beside operands of attention. */
+/* Describes what the gradient reads and writes in addition to operands of attention. */
 static bool describe_gradients(struct ul_describer *describer, const struct ul_node *node,
                                const struct ul_attention *a)
 {
@@ -222,8 +223,8 @@ bool ul_describe_attention_gradient(struct ul_describer *describer, const struct
     if (!describe_operands(describer, node, &a) || a.heads != a.groups ||
         !describe_gradients(describer, node, &a))
         return false;
-    /* A product for each of queries', keys' and values' gradients, for scores and for their slopes.
-     */
+    /* One product for each of queries', keys' and values' gradients, for scores and for their
+     * slopes. */
     const int64_t products[] = {a.batch, a.heads, a.queries, a.keys, 3 * a.size + 2 * a.value_size};
     out->product_count = ul_describe_products(1, 5, products);
     return true;

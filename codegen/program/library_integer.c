@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of integers as calls: sums in i32, and how they become numbers of another type.
+/* Products of integers as calls: sums in i32, and their conversion to another type.
  *
  *      ConvInteger -> Add (i32) -> Rescale             bias, scale, zero of the result, saturation
  *      ConvInteger -> Add -> Rescale (two terms)       the same, a residual added in its own scale
  *      ConvInteger -> Add -> Rescale -> Rescale        rounded and bounded in between
  *      MatMulInteger -> Cast -> Mul -> Add             scale, then post-operations on floats
  *
- * The library takes i8 weights without zero points alone. The source's zero point is a number, or
- * an argument where it is known only when the program runs. What ConvInteger pads with beside it
- * (`pad_value`) is a zero point that is taken from nothing: see UL_ZERO_PADDING.
+ * The library takes only i8 weights without zero points. The source's zero point is a number, or an
+ * argument where it is known only when the program runs. Where ConvInteger pads with another value
+ * (`pad_value`), that is a zero point that is not subtracted: see UL_ZERO_PADDING.
  *
- * Left undone: zero points of weights; residuals that do not lie as the result does. */
+ * Left undone: zero points of weights; residuals with another layout than the result. */
 #include "codegen/program/library_internal.h"
 #include "ir/op_names.h"
 
@@ -102,8 +102,8 @@ bool ul_describe_is_conversion(const struct ul_describer *describer, const struc
             graph->values[node->outputs[0]].type.dtype == UL_F32);
 }
 
-/* The term of what the call has so far: sums, or what the Rescale before made of them, from which
- * its own zero point is still to be added. */
+/* The term of the call's value so far: sums, or the result of the Rescale before, to which its own
+ * zero point has not been added yet. */
 static bool describe_own_term(struct ul_describer *describer, const struct ul_node *node,
                               uint32_t first)
 {
@@ -137,8 +137,8 @@ static bool describe_other_term(struct ul_describer *describer, const struct ul_
     return ul_describe_post(describer, UL_POST_SUM, factor, zero);
 }
 
-/* The range that results are kept in, where it is not that of their type. What is not the call's
- * last result is rounded here, less its zero point. */
+/* The range of results, where it is not that of their type. A value that is not the call's last
+ * result is rounded here, without its zero point. */
 static bool describe_range(struct ul_describer *describer, const struct ul_node *node, double zero)
 {
     const struct ul_group_call *out = describer->out;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products as calls: src [batch .., m, k] times weights [batch .., k, n].
  *
- * Operands are taken as they lie, transposed or as slices: strides say it. Axes of the batch that
- * all operands see as one become one, most often with the rows, so that a constant right operand is
- * a plain matrix:
+ * Operands are taken in place, transposed or as slices, by their strides. Axes of the batch that
+ * are one for all operands become one, most often with the rows, so that a constant right operand
+ * is a plain matrix:
  *
  *      [1, 128, 768] x [768, 3072]  ->  [128, 768] x [768, 3072]
  *
@@ -15,7 +15,8 @@
 
 #include <string.h>
 
-/* The operand with `rank` axes: axes of one element in front, and beside a row or column. */
+/* The operand with `rank` axes: axes of one element are added at the front, and next to a row or
+ * column. */
 static void widen(struct ul_call_tensor *tensor, uint32_t rank, bool is_vector, bool is_column)
 {
     struct ul_call_tensor wide = {.rank = rank, .type = tensor->type};
@@ -33,7 +34,7 @@ static void widen(struct ul_call_tensor *tensor, uint32_t rank, bool is_vector, 
     *tensor = wide;
 }
 
-/* The result with axes for the rows and columns that a vector operand has not. */
+/* The result with axes for the rows and columns that a vector operand lacks. */
 static void widen_result(struct ul_call_tensor *tensor, const struct ul_matmul *matmul)
 {
     struct ul_call_tensor wide = {.rank = matmul->batch.rank + 2, .type = tensor->type};
@@ -148,7 +149,7 @@ static void join(struct ul_call_tensor *tensor, uint32_t axis)
     tensor->strides[tensor->rank] = 0;
 }
 
-/* An axis of one element. */
+/* Removes an axis of one element. */
 static void drop(struct ul_call_tensor *tensor, uint32_t axis)
 {
     for (uint32_t d = axis; d + 1 < tensor->rank; d++) {
@@ -160,7 +161,8 @@ static void drop(struct ul_call_tensor *tensor, uint32_t axis)
     tensor->strides[tensor->rank] = 0;
 }
 
-/* The axis may become one with the next: for the rows, only where all share one right operand. */
+/* Whether the axis may become one with the next; with the rows only where all share one right
+ * operand. */
 static bool all_can_join(const struct ul_call *call, uint32_t axis)
 {
     bool rows = axis + 3 == call->dst.rank;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with weights of a few bits as calls: src [m, k] times codes [n, blocks, bytes], and
- * their gradients, src [m, n] times the same codes turned.
+ * their gradients, src [m, n] times the same codes transposed.
  *
- * Such a call is the program's own (runtime/cpu/ul_nbits.c) on targets that run it; what it wants
- * of layouts says ul_nbits_supports. Its weights are described as the matrix that they stand for,
- * f32 [k, n] or [n, k], so that what follows and the batch are joined as those of other products.
+ * Such a call is the program's own (runtime/cpu/ul_nbits.c) on targets that run it;
+ * ul_nbits_supports checks the layouts that it needs. Its weights are described as the matrix that
+ * they stand for, f32 [k, n] or [n, k], so that post-operations and the batch are joined as in
+ * other products.
  *
- * A convolution whose weights are a constant of 8 or 16 bits behind a Cast, a Cast and a Mul by a
- * scale for each channel of the result, or a Dequantize, is such a call too, together with what
- * makes them:
+ * A convolution whose weights come from a constant of 8 or 16 bits, by a Cast, a Cast and a Mul by
+ * a scale for each channel of the result, or a Dequantize, is such a call too, together with these
+ * nodes:
  *
  *      [ Cast -> Mul ] -> Conv -> Relu
  *
  * Left undone: groups of k in any order (g_idx), odd numbers of bits, floats of 6 bits and those
- * without a -0, scales of other blocks than along k; transposed convolutions that pass phases
+ * without a -0, scales of blocks that are not along k; transposed convolutions that pass phases
  * leaves. */
 #include "codegen/program/library_internal.h"
 #include "ir/op_names.h"
@@ -45,14 +46,14 @@ static bool is_whole(const struct ul_graph *graph, ul_value_id value)
            info->storage == UL_DTYPE_NONE && (info->flags & UL_VALUE_PERSISTENT) == 0;
 }
 
-/* All are 1, which no program stores. */
+/* Whether all are 1, which no program stores. */
 static bool is_one(const struct ul_graph *graph, ul_value_id scales)
 {
     const struct ul_tensor *tensor = ul_graph_get_constant(graph, scales);
     return tensor != NULL && tensor->data == NULL && ul_tensor_get_float(tensor, 0) == 1;
 }
 
-/* Scales, and zero points where there are some, as the runtime reads them. */
+/* Scales, and zero points if there are any, as the runtime reads them. */
 static bool describe_tables(struct ul_describer *describer, const struct ul_node *node,
                             const struct ul_nbits *nbits, const struct ul_type *const types[6])
 {
@@ -122,7 +123,7 @@ bool ul_describe_nbits(struct ul_describer *describer, const struct ul_node *nod
 
 /* ---- convolutions ---- */
 
-/* A constant, and what makes floats of it; values UL_NONE: none. */
+/* A constant, and the nodes that make floats from it; values UL_NONE: none. */
 struct stored {
     ul_value_id codes, scales, zeros;
 };
@@ -145,7 +146,7 @@ static bool makes_floats(const struct ul_graph *graph, const struct ul_node *nod
     return graph->values[node->outputs[0]].type.dtype == UL_F32;
 }
 
-/* `front` nodes that make nothing but `weights`. */
+/* `front` nodes that only make `weights`. */
 static bool read_stored(const struct ul_describer *describer, const ul_node_id *nodes,
                         uint32_t front, ul_value_id weights, struct stored *stored)
 {
@@ -173,7 +174,7 @@ static bool read_stored(const struct ul_describer *describer, const ul_node_id *
            stored->scales != first->outputs[0];
 }
 
-/* A constant in other dimensions than its own: one for each channel of the result. */
+/* Whether a constant has one element for each channel of the result, in other dimensions. */
 static bool is_by_channel(const struct ul_graph *graph, ul_value_id value, ul_value_id codes)
 {
     const struct ul_type *type = &graph->values[value].type;
@@ -221,7 +222,8 @@ static bool describe_stored_zeros(struct ul_describer *describer, const struct s
     struct ul_call_nbits *nbits = &out->call.nbits;
     double number;
     bool is_float = nbits->code_type != UL_CALL_U8 && nbits->code_type != UL_CALL_I8;
-    if (stored->zeros == UL_NONE || is_float) /* of floats it is 0, all that ONNX has it be */
+    /* for floats it is 0, the only value that ONNX allows */
+    if (stored->zeros == UL_NONE || is_float)
         return true;
     if (nbits->bits != 8 ||
         graph->values[stored->zeros].type.dtype != graph->values[stored->codes].type.dtype)
@@ -255,3 +257,40 @@ void ul_describe_stored_end(struct ul_call *call)
     call->kind = UL_CALL_NBITS;
     call->nbits.block = ul_nbits_depth(call);
 }
+
+/* ---- the row ---- */
+
+static bool answer(void *context, struct ul_group_call *group, bool pack)
+{
+    const struct ul_own *own = context;
+    struct ul_call *call = &group->call;
+    struct ul_nbits_cut cut;
+    if (call->kind != UL_CALL_NBITS || !pack || !ul_nbits_supports(call))
+        return false;
+    struct ul_pack *layout = UL_NEW(own->arena, struct ul_pack);
+    ul_nbits_cut_init(&cut, call, own->thread_count);
+    if (ul_nbits_is_window(call))
+        ul_nbits_pack_window(layout, &cut, call);
+    else
+        ul_nbits_pack(layout, &cut);
+    call->pack = layout;
+    call->layout = *layout;
+    call->implementation = call->nbits.by_bytes ? "ullage nbits int8" : "ullage nbits";
+    call->tail_count = 0; /* it does all itself */
+    call->scratch_bytes = cut.scratch_bytes;
+    UL_ASSERT(layout->size_bytes > 0);
+    return true;
+}
+
+static const struct ul_library_file files[] = {{.name = "ul_nbits.c", .is_native = true},
+                                               {.name = "ul_posts.c", .is_native = true},
+                                               {.name = NULL}};
+
+const struct ul_target_library ul_nbits_library = {.name = "weights of a few bits",
+                                                   .is_own = true,
+                                                   .own_code_bytes = 112 << 10, /* 101 KB of it */
+                                                   .symbol = "ul_nbits",
+                                                   .files = files,
+                                                   .open = ul_own_open,
+                                                   .reopen = ul_own_reopen,
+                                                   .answer = answer};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Post-operations and operands of a call that is being described.
  *
- * An operand is a value from outside of the group. It becomes the bias where it is one per channel
- * and the first, is added in the place of the result where it lies as that will (the residual), and
- * is read as it lies otherwise. A factor that comes first behind sums of integers is the scale of
- * their product, which the library applies without another operation. */
+ * An operand is a value from outside the group. It becomes the bias where there is one element for
+ * each channel and it is the first; it is added in the place of the result where it has the
+ * result's layout (the residual); otherwise it is read in place. A factor that comes first after
+ * sums of integers is the scale of their product, which the library applies without another
+ * operation. */
 #include "codegen/program/library_internal.h"
 
 #include <math.h>
@@ -20,8 +21,8 @@ static struct ul_post *post_new(struct ul_describer *describer, enum ul_post_kin
     return post;
 }
 
-/* oneDNN 2.6 computes a function that occurs twice in one call by the constants of the first one
- * (its convolutions and products by brgemm). */
+/* oneDNN 2.6 computes a function that occurs twice in one call with the constants of the first (its
+ * convolutions and products by brgemm). */
 static bool has_other_constants(const struct ul_call *call, enum ul_post_kind kind, float alpha,
                                 float beta)
 {
@@ -33,7 +34,7 @@ static bool has_other_constants(const struct ul_call *call, enum ul_post_kind ki
     return false;
 }
 
-/* Constants that are no numbers are left to our kernels. */
+/* Constants that are not finite are left to our kernels. */
 bool ul_describe_post(struct ul_describer *describer, enum ul_post_kind kind, double alpha,
                       double beta)
 {
@@ -48,8 +49,8 @@ bool ul_describe_post(struct ul_describer *describer, enum ul_post_kind kind, do
     return true;
 }
 
-/* Two in a row are one, except two shifts, for rounding may be their purpose: x + 12582912 -
- * 12582912 is the nearest whole number; and factors that only together are out of range. */
+/* Two in a row become one, except two shifts, which may be for rounding: x + 12582912 - 12582912 is
+ * the nearest whole number; and except factors that are out of range only together. */
 bool ul_describe_linear(struct ul_describer *describer, double alpha, double beta)
 {
     struct ul_call *call = &describer->out->call;
@@ -73,7 +74,7 @@ bool ul_describe_linear(struct ul_describer *describer, double alpha, double bet
 
 /* ---- operands ---- */
 
-/* The operand with the axes of the result, those that it has not as one element. */
+/* The operand with the axes of the result; axes that it lacks have one element. */
 static bool describe_operand(const struct ul_describer *describer, ul_value_id value,
                              struct ul_call_tensor *tensor)
 {
@@ -94,7 +95,7 @@ static bool describe_operand(const struct ul_describer *describer, ul_value_id v
     return true;
 }
 
-/* One element per channel, one behind the other. */
+/* One element for each channel, contiguous. */
 static bool lies_along_channels(const struct ul_call *call, const struct ul_call_tensor *operand)
 {
     bool is_matrix = call->kind == UL_CALL_MATMUL || call->kind == UL_CALL_NBITS;
@@ -131,7 +132,7 @@ static void set_bias(struct ul_group_call *out, ul_value_id value,
     call->bias.strides[0] = 1;
 }
 
-/* All of its base, from the first byte on. */
+/* Whether it fills its base, from the first byte on. */
 static bool covers_base(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_value *info = &graph->values[value];
@@ -139,7 +140,7 @@ static bool covers_base(const struct ul_graph *graph, ul_value_id value)
            ul_type_elements(&info->type) == ul_type_elements(&graph->values[info->view.base].type);
 }
 
-/* Without gaps: its bytes can be copied as one block. */
+/* Whether it has no gaps: its bytes can be copied as one block. */
 static bool is_dense(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_value *info = &graph->values[value];
@@ -151,8 +152,8 @@ static bool is_dense(const struct ul_graph *graph, ul_value_id value)
     return last + 1 == ul_type_elements(&info->type);
 }
 
-/* A piece of a chain may have a slice of the residual copied to its slice of the result: for the
- * library that is as it was whole. */
+/* A piece of a chain may get a slice of the residual copied to its slice of the result: the library
+ * works as before the split. */
 static bool may_be_summed(const struct ul_describer *describer, ul_value_id value)
 {
     const struct ul_graph *graph = describer->graph;
@@ -160,7 +161,7 @@ static bool may_be_summed(const struct ul_describer *describer, ul_value_id valu
            (ul_node_is_piece(graph, describer->nodes[0]) && is_dense(graph, value));
 }
 
-/* A weight stays as it is, unless the result is stored over it. */
+/* A weight must not change, unless the result is stored over it. */
 static bool may_be_overwritten(const struct ul_graph *graph, ul_value_id operand,
                                ul_value_id result)
 {
@@ -168,7 +169,7 @@ static bool may_be_overwritten(const struct ul_graph *graph, ul_value_id operand
     return graph->values[base].kind != UL_VALUE_WEIGHT || graph->values[result].donor == base;
 }
 
-/* The operand lies as the result will, so that the one may be written over the other. */
+/* Whether the operand has the result's layout, so that the result may overwrite it. */
 bool ul_describe_is_residual(const struct ul_describer *describer, ul_value_id value)
 {
     const struct ul_graph *graph = describer->graph;
@@ -225,7 +226,7 @@ void ul_describe_residual(struct ul_describer *describer, ul_value_id operand)
                            !covers_base(describer->graph, out->args[UL_CALL_DST]);
 }
 
-/* A constant one per channel, as is_bias. */
+/* Whether it is a constant with one element for each channel, like a bias. */
 static bool is_scale(const struct ul_describer *describer, ul_value_id value)
 {
     const struct ul_graph *graph = describer->graph;

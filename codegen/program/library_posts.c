@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows the anchor of a group, as post-operations of its call.
+/* Describes the nodes after the anchor of a group as post-operations of its call.
  *
- * The nodes behind the anchor must be a chain: each takes what the one before made, alone or with
- * an operand from outside of the group, and nothing in between leaves the group. x * sigmoid(x),
+ * The nodes after the anchor must be a chain: each takes the result of the one before, alone or
+ * with an operand from outside the group, and no value in between leaves the group. x * sigmoid(x),
  * which reads its start twice, is one operation:
  *
  *      Conv --> Sigmoid --> Mul        swish
@@ -11,11 +11,11 @@
  * What a GELU is of may leave the group where pass library says so: it is another result.
  *
  * Functions at the end that the program computes faster than the library are its tail: they run
- * over the result (in f32), behind the library's part, and pay for reading it once more.
+ * over the result (in f32) after the library's part, and are still faster though they read it
+ * again.
  *
  * Left undone: operands that are computed inside the group; slopes per channel (PRelu); tails of
- * results with gaps between their elements, and tails that go on with an operand.
- */
+ * results with gaps between their elements, and tails that continue with an operand. */
 #include "codegen/program/library_internal.h"
 #include "ir/op_names.h"
 
@@ -144,8 +144,8 @@ static bool add_function(struct ul_describer *describer, const struct ul_node *n
     }
 }
 
-/* x * sigmoid(x), and x * hardsigmoid(x) with the factors of HardSwish: `gate` and the next node.
- */
+/* x * sigmoid(x), and x * hardsigmoid(x) with the factors of HardSwish: `gate` and the next
+ * node. */
 static bool add_gated(struct ul_describer *describer, const struct ul_node *gate,
                       const struct ul_node *product)
 {
@@ -177,7 +177,7 @@ static bool add_accumulate(struct ul_describer *describer, const struct ul_node 
     return ul_describe_post(describer, UL_POST_SUM, 0, 0);
 }
 
-/* Sums of integers become numbers of another type without another shape. */
+/* Whether sums of integers become numbers of another type with the same shape. */
 static bool fits(const struct ul_describer *describer, const struct ul_node *node)
 {
     const struct ul_graph *graph = describer->graph;
@@ -190,7 +190,7 @@ static bool fits(const struct ul_describer *describer, const struct ul_node *nod
     return ul_type_equal(next, &type);
 }
 
-/* Bytes lack their zero point here: nothing but another Rescale knows of it. */
+/* Bytes lack their zero point here: only another Rescale can handle that. */
 static bool is_described(const struct ul_describer *describer, const struct ul_node *node)
 {
     enum ul_dtype dtype = describer->graph->values[describer->result].type.dtype;

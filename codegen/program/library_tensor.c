@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* How the elements lie in memory; false: as no library takes them. */
+/* The type of the elements in memory; false: no library takes it. */
 static bool find_type(const struct ul_graph *graph, ul_value_id value, enum ul_call_type *type)
 {
     static const struct {
@@ -54,7 +54,7 @@ bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
 }
 
 /* Whether the strides of all axes with more than one element are those of a dense tensor whose axes
- * nest as `order` says, outermost first; then all are set so. */
+ * nest in `order`, outermost first; then all strides are set so. */
 static bool finalize_as(struct ul_call_tensor *tensor, const uint32_t *order)
 {
     int64_t strides[UL_CALL_RANK];
@@ -95,7 +95,7 @@ void ul_describe_finalize(struct ul_call_tensor *tensor, enum ul_call_kind kind)
 
 uint64_t ul_describe_products(uint64_t count, uint32_t rank, const int64_t *dims)
 {
-    const uint64_t max = UINT64_MAX / 4; /* room for two operations a product */
+    const uint64_t max = UINT64_MAX / 4; /* room for two operations for each product */
     for (uint32_t d = 0; d < rank; d++) {
         UL_ASSERT(dims[d] >= 0);
         count = ul_size_mul_saturating(count, (uint64_t)dims[d]);

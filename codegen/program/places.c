@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes that steps read and write: base values of the graph, temporaries between two steps, and
- * the books of a run or a library. Each is a value of the planner's problem. */
+ * the state of a run or a library. Each is a value of the planner's problem. */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
 #include "ir/training.h"
@@ -57,7 +57,7 @@ static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
         return UL_PROGRAM_ROM;
     if (is_linked(builder, value))
         return UL_PROGRAM_ARENA;          /* where the next run finds it */
-    if (options->io_caller && !is_step && /* which the runtime writes, not the caller */
+    if (options->io_caller && !is_step && /* the runtime writes it, not the caller */
         (kind == UL_VALUE_INPUT || ul_graph_is_output(builder->graph, value)))
         return UL_PROGRAM_CALLER;
     return UL_PROGRAM_ARENA;
@@ -75,7 +75,7 @@ static uint32_t place_add(struct ul_builder *builder, enum ul_place_kind kind, u
     return program->place_count++;
 }
 
-/* An output lies where its donor does. */
+/* An output has the place of its donor. */
 static uint32_t place_donate(struct ul_builder *builder, ul_value_id output)
 {
     uint32_t id = ul_place_of(builder, builder->graph->values[output].donor);
@@ -138,7 +138,7 @@ uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const st
     bool learns = value.class == UL_PLAN_WEIGHTS && pack == NULL && builder->options->training;
     value.stays = value.persistent && !learns && value.class != UL_PLAN_OPTIMIZER &&
                   value.class != UL_PLAN_GRADIENTS;
-    /* Nothing is copied over an edge of a block into what has no bytes. */
+    /* A value without bytes is never copied across an edge of a block. */
     value.live_from_start = info->kind == UL_VALUE_INPUT || value.size_bytes == 0;
     value.live_to_end = ul_graph_is_output(graph, base) ||
                         (info->kind == UL_VALUE_INPUT && builder->options->keep_inputs);
@@ -151,7 +151,7 @@ uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const st
     return found;
 }
 
-/* How many bytes is counted when they are asked for (footprint.c). */
+/* Its bytes are counted when they are needed (footprint.c). */
 static uint32_t add_beside(struct ul_builder *builder, const char *name, uint32_t space)
 {
     struct ul_plan_value value = ul_plan_value_make(name, UL_PLAN_SCRATCH, 0);
@@ -161,7 +161,7 @@ static uint32_t add_beside(struct ul_builder *builder, const char *name, uint32_
     return place_add(builder, UL_PLACE_BESIDE, UL_NONE, &value);
 }
 
-/* For the program's own books, through all runs. */
+/* For the program's own state, through all runs. */
 static uint32_t add_state(struct ul_builder *builder, const char *name, uint64_t size_bytes)
 {
     struct ul_plan_value value = ul_plan_value_make(name, UL_PLAN_SCRATCH, size_bytes);
@@ -170,22 +170,30 @@ static uint32_t add_state(struct ul_builder *builder, const char *name, uint64_t
     return place_add(builder, UL_PLACE_STATE, UL_NONE, &value);
 }
 
-uint32_t ul_place_of_kept(struct ul_builder *builder, uint32_t call)
+struct ul_program_library *ul_program_library(const struct ul_program *program,
+                                              const struct ul_target_library *library)
 {
-    struct ul_program *program = builder->program;
-    const struct ul_target_library *library = builder->options->library;
-    UL_ASSERT(call < program->call_count);
-    if (library->kept_bytes == NULL || ul_call_is_own(&program->calls[call]) ||
-        program->call_places[call] != UL_PLAN_NONE)
-        return program->call_places[call];
-    if (program->library_place == UL_PLAN_NONE) {
-        program->library_place = add_beside(builder, library->name, UL_PROGRAM_KEPT);
-        program->library_state = add_state(builder, library->name, library->state_bytes);
-        program->problem->values[program->library_state].optional = true;
+    const struct ul_libraries *libraries = program->options.libraries;
+    UL_ASSERT(library >= libraries->rows && library < libraries->rows + libraries->count);
+    return &program->libraries[library - libraries->rows];
+}
+
+void ul_place_add_library(struct ul_builder *builder, uint32_t call)
+{
+    struct ul_program_call *added = &builder->program->calls[call];
+    const struct ul_target_library *library = added->library;
+    struct ul_program_library *has = ul_program_library(builder->program, library);
+    if (library->own_code_bytes > 0 && has->place == UL_PLAN_NONE)
+        has->place = add_beside(builder, library->name, UL_PROGRAM_CODE);
+    if (library->kept_bytes == NULL || added->kept_place != UL_PLAN_NONE)
+        return;
+    if (has->place == UL_PLAN_NONE)
+        has->place = add_beside(builder, library->name, UL_PROGRAM_KEPT);
+    if (library->state_bytes > 0 && has->state_place == UL_PLAN_NONE) {
+        has->state_place = add_state(builder, library->name, library->state_bytes);
+        builder->program->problem->values[has->state_place].optional = true;
     }
-    program->call_places[call] =
-        add_beside(builder, program->calls[call].implementation, UL_PROGRAM_KEPT);
-    return program->call_places[call];
+    added->kept_place = add_beside(builder, added->call->implementation, UL_PROGRAM_KEPT);
 }
 
 uint32_t ul_place_of_code(struct ul_builder *builder, uint32_t kernel)
@@ -225,7 +233,7 @@ uint32_t ul_program_counter_bytes(const struct ul_program *program)
     return counts ? UL_PROGRAM_COUNTER_WORDS * (uint32_t)sizeof(uint32_t) : 0;
 }
 
-/* Flags stand before the words that count blocks. */
+/* Flags come before the words that count blocks. */
 static uint64_t run_state_bytes(const struct ul_program *program)
 {
     uint32_t counters = ul_program_counter_bytes(program), flags = program->flag_count;
@@ -240,6 +248,14 @@ void ul_place_add_states(struct ul_builder *builder)
     bool is_separate = builder->options->target->traits.memory_is_separate;
     program->run_state = UL_PLAN_NONE;
     program->offload_state = UL_PLAN_NONE;
+    program->bank_state = UL_PLAN_NONE;
+    if (builder->options->bank_count > 0) {
+        program->bank_state =
+            add_state(builder, "banks",
+                      UL_PROGRAM_BANK_MARK_BYTES +
+                          (builder->options->bank_count - 1) * UL_PROGRAM_POINTER_BYTES);
+        program->problem->values[program->bank_state].in_first_bank = true;
+    }
     if (builder->options->offload.exists && !is_separate)
         program->offload_state = add_state(builder, "offload", UL_PROGRAM_POINTER_BYTES);
     if (is_separate)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of a program as text: what each computes, how the target spreads it, and where its
- * emitted text is called so. */
+/* The kernels of a program as text: what each computes, how the target spreads it, and its name in
+ * emitted text. */
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
 #include "ir/kernel_text.h"
@@ -17,7 +17,7 @@ static bool runs(const struct ul_program_step *step, uint32_t kernel)
     return found;
 }
 
-/* The first step that runs it says what it is of. */
+/* The first step that runs it describes it. */
 static const struct ul_program_step *step_of(const struct ul_program *program, uint32_t kernel)
 {
     for (uint32_t s = 0; s < program->step_count; s++) {
@@ -35,7 +35,7 @@ static uint32_t call_count(const struct ul_program *program, uint32_t kernel)
     return count;
 }
 
-/* Of what their equals have, values and their offsets are those of the first. */
+/* For equal kernels, values and their offsets are those of the first. */
 static void put_kernel(struct ul_text *text, const struct ul_program *program, uint32_t id)
 {
     const struct ul_program_kernel *kernel = &program->kernels[id];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a fused graph with views to a program: its steps, its functions, the places that they work
- * on, its entry points, and all of it as the planner's problem. */
+/* From a fused graph with views to a program: its steps, its functions, their places, its entry
+ * points, and the planner's problem. */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
-#include "codegen/program/winograd.h"
 #include "ir/view.h"
 
 #include <string.h>
@@ -12,8 +11,8 @@ uint32_t ul_program_call_align(const struct ul_program *program)
 {
     uint32_t max = 1;
     for (uint32_t i = 0; i < program->call_count; i++) {
-        if (program->calls[i].align_bytes > max)
-            max = program->calls[i].align_bytes;
+        if (program->calls[i].call->align_bytes > max)
+            max = program->calls[i].call->align_bytes;
     }
     return max;
 }
@@ -26,12 +25,19 @@ static void apply_whole(struct ul_builder *builder)
         ul_whole_init(builder->whole, builder->arena, whole);
     }
     if (base != NULL)
-        builder->program->problem->base_cost = ul_problem_min_cost(base->problem);
+        builder->program->problem->base_cost = ul_size_add_saturating(
+            ul_problem_min_cost(base->problem), ul_problem_min_moving_cost(base->problem));
     if (builder->options->target->traits.has_streams)
-        builder->program->problem->join_cost = (uint64_t)builder->options->profile->overhead_ns;
+        ul_problem_add_resource(
+            builder->program->problem,
+            &(struct ul_plan_resource){.kind = UL_PLAN_COMPUTE,
+                                       .stream = 1,
+                                       .latency_cost =
+                                           (uint64_t)builder->options->profile->overhead_ns});
 }
 
-/* What is printed says best whether a kernel holds a float: a scale at compile time leaves none. */
+/* The printed text shows best whether a kernel holds a float: a scale that is known at compile time
+ * leaves none. */
 static bool holds_float(const struct ul_program_kernel *kernel)
 {
     static const char *const words[] = {"float", "double", "_f32", "_f64", "_f16", "_bf16"};
@@ -42,7 +48,7 @@ static bool holds_float(const struct ul_program_kernel *kernel)
     return false;
 }
 
-/* Operators with integers at all ends may still compute their places or factors in floats. */
+/* Operators with integers at all ends may still compute places or factors in floats. */
 static enum ul_status check_no_float(struct ul_builder *builder)
 {
     const struct ul_program *program = builder->program;
@@ -58,27 +64,33 @@ static enum ul_status check_no_float(struct ul_builder *builder)
     return UL_OK;
 }
 
-/* Gives the most bytes of sums that a call may form beside a product, where a program trains. */
-static uint64_t max_sums_bytes(const struct ul_program_options *options)
+/* Has libraries take calls that others have answered. */
+static void choose_others(struct ul_builder *builder)
 {
-    bool may = options->training != NULL && options->library != NULL;
-    return may ? options->library->max_sums_bytes : 0;
+    const struct ul_libraries *libraries = builder->options->libraries;
+    for (uint32_t i = 0; libraries != NULL && i < libraries->count; i++) {
+        const struct ul_target_library *library = &libraries->rows[i];
+        if (library->choose != NULL)
+            library->choose(library, builder->arena, builder->graph, builder->options,
+                            builder->whole, &builder->calls);
+    }
 }
 
 static enum ul_status build(struct ul_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
+    const struct ul_libraries *libraries = builder->options->libraries;
     builder->escapes = ul_graph_escapes(graph, builder->arena);
     builder->linked = ul_graph_find_linked(graph, builder->arena);
     ul_place_find_kept(builder);
     apply_whole(builder);
-    UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
-                           builder->whole, &builder->calls, builder->diag));
-    ul_calls_find_sums(builder->arena, graph, max_sums_bytes(builder->options), &builder->calls);
-    if (builder->options->training != NULL && builder->options->library != NULL &&
-        builder->options->library->has_slopes)
+    UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, libraries, builder->whole,
+                           &builder->calls, builder->diag));
+    bool may = builder->options->training != NULL && libraries != NULL;
+    ul_calls_find_sums(builder->arena, graph, may ? libraries->max_sums_bytes : 0, &builder->calls);
+    if (may && libraries->has_slopes)
         ul_calls_find_slopes(builder->arena, graph, &builder->calls);
-    ul_winograd_choose(builder->arena, graph, builder->options, builder->whole, &builder->calls);
+    choose_others(builder);
     for (uint32_t r = 0; r < graph->root_count; r++)
         for (uint32_t i = 0; i < graph->blocks[r].input_count; i++)
             (void)ul_place_of(builder, graph->blocks[r].inputs[i]);
@@ -94,23 +106,22 @@ static enum ul_status build(struct ul_builder *builder)
 }
 
 /* Memory of a device's host is behind a bus that carries both directions at a time. A transfer
- * takes so long at least: a call of the system and two of threads that wait for each other, or of
- * CUDA. */
+ * takes at least one system call and two waits of threads for each other, or a call of CUDA. */
 static void add_offload(struct ul_program *program)
 {
     enum { LATENCY_NS = 10000 };
     const struct ul_program_options *options = &program->options;
     const struct ul_program_offload *offload = &options->offload;
     bool is_file = offload->file != NULL;
-    uint32_t id = ul_problem_add_space(
-        program->problem, is_file ? "offload: file" : "offload: host", offload->capacity_bytes);
-    struct ul_plan_space *space = &program->problem->spaces[id];
     double rate = ul_profile_transfer_rate(options->profile, is_file);
+    const struct ul_plan_offload space = {.name = is_file ? "offload: file" : "offload: host",
+                                          .capacity_bytes = offload->capacity_bytes,
+                                          .bandwidth_mb =
+                                              rate * 1e3 < 1 ? 1 : (uint64_t)(rate * 1e3),
+                                          .latency_cost = LATENCY_NS,
+                                          .duplex = options->target->traits.memory_is_separate};
+    uint32_t id = ul_problem_add_offload(program->problem, &space);
     UL_ASSERT(id == UL_PROGRAM_OFFLOAD);
-    space->transfers = true;
-    space->bandwidth_mb = rate * 1e3 < 1 ? 1 : (uint64_t)(rate * 1e3);
-    space->latency_cost = LATENCY_NS;
-    space->duplex = options->target->traits.memory_is_separate;
 }
 
 static struct ul_program *program_new(struct ul_arena *arena, const struct ul_graph *graph,
@@ -130,8 +141,11 @@ static struct ul_program *program_new(struct ul_arena *arena, const struct ul_gr
     program->problem->spaces[UL_PROGRAM_CODE].beside = true;
     if (options->offload.exists)
         add_offload(program);
-    program->library_place = UL_PLAN_NONE;
-    program->library_state = UL_PLAN_NONE;
+    if (options->bank_count > 0)
+        ul_problem_set_banks(program->problem, options->banks, options->bank_count);
+    uint32_t library_count = options->libraries != NULL ? options->libraries->count : 0;
+    program->libraries = UL_NEW_ARRAY(arena, struct ul_program_library, library_count);
+    memset(program->libraries, 0xFF, library_count * sizeof *program->libraries);
     program->value_places = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
     memset(program->value_places, 0xFF, graph->value_count * sizeof *program->value_places);
     return program;
@@ -162,4 +176,15 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     UL_ASSERT(built->region_count <= max_regions);
     *program = built;
     return UL_OK;
+}
+
+bool ul_program_heeds(const struct ul_program *program, const char *option)
+{
+    for (; program != NULL; program = program->options.base)
+        for (uint32_t i = 0; i < program->call_count; i++) {
+            const char *without = program->calls[i].library->without;
+            if (without != NULL && strcmp(without, option) == 0)
+                return true;
+        }
+    return false;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that build a program share.
+/* Shared by the files that build a program.
  *
  *      blocks.c    blocks in order; If, Loop and Scan become regions of steps
  *      groups.c    a group of nodes becomes a step: a kernel of ours, or a call of a library
@@ -7,9 +7,9 @@
  *      sums.c      sums of a factor that the call of a product may form
  *      steps.c     a step joins the program and the planner's problem
  *      work.c      what a step computes and moves
- *      places.c    the bytes that steps read and write
- *      donation.c  outputs that overwrite an input where it lies
- *      entries.c   what may be called: steps on some inputs and outputs
+ *      places.c    the places that steps read and write
+ *      donation.c  outputs that overwrite an input in place
+ *      entries.c   entry points: steps on some inputs and outputs
  *
  * Invariants: step i of the program is step i of its problem, region i is region i, place i is
  * value i. Ownership: everything lives in the builder's arena. */
@@ -29,14 +29,15 @@ struct ul_builder {
     struct ul_program *program;
     struct ul_diag *diag;
     const bool *escapes;
-    const uint32_t *unread; /* places that the next step reads too: inputs that nothing else does */
+    /* places that the next step reads too: inputs that nothing else reads */
+    const uint32_t *unread;
     uint32_t unread_count;
-    const bool *linked; /* per value: ul_graph_find_linked */
-    bool *is_kept;      /* per base: the backward pass of a training graph reads it */
+    const bool *linked; /* by value: ul_graph_find_linked */
+    bool *is_kept;      /* by base: the backward pass of a training graph reads it */
     struct ul_calls calls;
-    struct ul_whole *whole; /* the unsplit program; NULL: no split */
+    struct ul_whole *whole; /* the program before splitting; NULL: no split */
     uint64_t weight_bytes;
-    uint32_t *tests;        /* region -> its TEST step, or UL_NONE; as many as regions may be */
+    uint32_t *tests; /* region -> its TEST step, or UL_NONE; for as many regions as there may be */
     uint32_t *kernel_table; /* hash of text -> kernel */
     uint32_t kernel_table_size;
 };
@@ -45,55 +46,59 @@ struct ul_builder {
 
 /* Fills is_kept, before the first place. */
 void ul_place_find_kept(struct ul_builder *builder);
-/* The place of a base value; made at its first use. A weight's is that of its plain bytes. */
+/* The place of a base value, made at its first use. A weight's is that of its plain bytes. */
 uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base);
-/* Has a value lie where another one does, of as many bytes, that is not read any more. */
+/* Gives a value the place of another one with the same number of bytes, which is not read any
+ * more. */
 void ul_place_join(struct ul_builder *builder, ul_value_id value, ul_value_id with);
-/* The place of a weight's bytes in a layout; NULL: as they are. */
+/* The place of a weight's bytes in a layout; NULL: plain. */
 uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const struct ul_pack *pack);
-/* The place of what the library keeps for a call, or UL_PLAN_NONE where nobody can say; and that of
- * what it keeps for itself. */
-uint32_t ul_place_of_kept(struct ul_builder *builder, uint32_t call);
+/* Makes the places of what a call's library takes beside the arena, for the call and for itself,
+ * where anybody can say. */
+void ul_place_add_library(struct ul_builder *builder, uint32_t call);
 /* The place of a kernel's code, which a plan may do without. */
 uint32_t ul_place_of_code(struct ul_builder *builder, uint32_t kernel);
-/* Once all steps are there: of several forms of a weight a plan needs those that it reads. */
+/* Called once all steps are there: of several forms of a weight a plan needs those that it
+ * reads. */
 void ul_place_mark_forms(struct ul_builder *builder);
 /* A place of its own for a copy of `like`. */
 uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like);
-/* Of a library on the host: a pointer's place; of a device: what went wrong in a run, and which
+/* Places of state: for a library on the host, a pointer; for a device, errors of a run, and which
  * regions are taken. */
 void ul_place_add_states(struct ul_builder *builder);
 struct ul_program_address ul_place_address(uint32_t place, int64_t offset_bytes);
-/* Of a value that is dense in its base; of a weight, as it is. */
+/* The address of a value that is dense in its base; for a weight, of its plain form. */
 struct ul_program_address ul_place_value_address(struct ul_builder *builder, ul_value_id value);
 
 /* functions.c */
 
 enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct ul_kernel *kernel,
                                       uint32_t *id) UL_MUST_CHECK;
-uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call);
+uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call,
+                              const struct ul_target_library *library);
 
 /* work.c */
 
-/* Threads share a call evenly, as far as anybody knows. */
+/* Threads are assumed to share a call evenly. */
 void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_call *call,
                         struct ul_work *work);
-/* A kernel moves what it accesses, and a byte that it accesses again once: of a table, the rows
- * that are looked up. */
-void ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
-                          uint64_t accesses, struct ul_traffic *traffic);
-/* What a step without a function moves. */
-uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step);
+/* A kernel moves the bytes that it accesses, each once; of a table, the rows that are looked up.
+ * Adds them to the traffic, and returns them. */
+uint64_t ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
+                              uint64_t accesses, struct ul_traffic *traffic);
+/* The bytes that argument `i` of a step without a function moves. */
+uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step,
+                             uint32_t i);
 /* How often a step of `region` runs; both branches count. */
 uint64_t ul_work_rounds(const struct ul_program *program, uint32_t region);
 
 /* steps.c */
 
 void ul_step_init_args(struct ul_builder *builder, struct ul_program_step *step, uint32_t count);
-/* A name of its own, for the step that is added next. */
+/* A unique name for the step that is added next. */
 const char *ul_step_name(const struct ul_builder *builder, const char *wanted);
-/* Appends the step, and tells the problem what it reads and writes in each way to run it; sets what
- * the step's fields, and those of its others, say of the region. */
+/* Appends the step, and tells the problem what each of its alternatives reads and writes; sets the
+ * region in the step's fields and in its alternatives'. */
 void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint32_t region);
 
 /* groups.c */
@@ -103,17 +108,17 @@ enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes,
 
 /* entries.c */
 
-/* The entry points, once all steps are there. */
+/* Adds the entry points, once all steps are there. */
 void ul_entry_add_all(struct ul_builder *builder);
 
 /* donation.c */
 
-/* UL_UNSUPPORTED with the name of a reader that an output would overwrite the input under. */
+/* UL_UNSUPPORTED with the name of a reader whose input an output would overwrite. */
 enum ul_status ul_donation_check(struct ul_builder *builder) UL_MUST_CHECK;
 
 /* blocks.c */
 
-/* The root region with the steps of the whole graph: of several roots, in an entry for each. */
+/* Adds the root region with the steps of the whole graph: with several roots, an entry for each. */
 enum ul_status ul_block_add_roots(struct ul_builder *builder) UL_MUST_CHECK;
 
 #endif

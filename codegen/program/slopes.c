@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of GELU by tanh and of ReLU, which the product before them may form, too.
+/* Gradients of GELU by tanh and of ReLU that the product before them may form too.
  *
- * Problem: the gradient of a layer behind an activation is a product, and the activation's own
- * gradient multiplies that by its slopes: a pass over the product's result, and over what a GELU
- * was of, or what a ReLU made. A library may do both in one call, but whether it has an algorithm
- * for that on a device shows when the program starts.
+ * Problem: the gradient of a layer after an activation is a product, and the activation's own
+ * gradient multiplies it by its slopes: a pass over the product's result, and over the operand of
+ * the GELU or the result of the ReLU. A library may do both in one call, but only the start of the
+ * program shows whether it has an algorithm for that on the device.
  *
  *      dy = dz w^T              call: dy, or dx at once
  *      dx = dy * gelu'(x)       kernel: dx, where the call did not form it
  *
- * Method: both stay steps, the kernel right behind the call, as in sums.c. dx lies in the place of
- * dy. To the planner the call writes it and reads x, and the kernel updates it. Nothing else reads
- * dy, so that no plan takes more for it: x and dy are both there at the kernel anyway. The graph
- * alone decides which call has which slopes, whatever the budget.
+ * Method: both stay steps, with the kernel directly after the call, as in sums.c. dx has the place
+ * of dy. To the planner the call writes it and reads x, and the kernel updates it. Nothing else
+ * reads dy, so no plan grows: x and dy are both live at the kernel anyway. The graph alone decides
+ * which call has which slopes, whatever the budget.
  *
  * A library reads slopes of a ReLU as bits, which the call writes into its scratch first. They take
- * at most half of what it has, or come to that where no plan grows by it
+ * at most half of it, or more scratch is added where no plan grows by it
  * (passes/training/library.c).
  *
- * Left undone: products with something behind them or added to them; batches of products. */
+ * Left undone: products with post-operations or added operands; batches of products. */
 #include "codegen/program/library_internal.h"
 #include "ir/op_names.h"
 
@@ -31,7 +31,7 @@
 struct finder {
     const struct ul_graph *graph;
     struct ul_calls *calls;
-    uint32_t *reader_counts; /* per base: nodes that read it, and edges of blocks */
+    uint32_t *reader_counts; /* by base: nodes that read it, and edges of blocks */
 };
 
 static void count_read(struct finder *finder, ul_value_id value)
@@ -48,7 +48,7 @@ static void count_readers(struct ul_arena *arena, struct finder *finder)
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct ul_node *node = &graph->nodes[n];
         if (finder->calls->positions[n] == 0 || ul_node_is_view(graph, n))
-            continue; /* it stands nowhere, or does nothing */
+            continue; /* it has no step, or does nothing */
         for (uint32_t i = 0; i < node->input_count; i++)
             count_read(finder, node->inputs[i]);
     }
@@ -57,7 +57,7 @@ static void count_readers(struct ul_arena *arena, struct finder *finder)
             count_read(finder, graph->blocks[b].outputs[i]);
 }
 
-/* The gradient of an activation: whose, and what its slopes are of. */
+/* The gradient of an activation: the activation, and the operand of its slopes. */
 struct slopes {
     enum ul_call_slopes of;
     ul_value_id x;
@@ -76,7 +76,7 @@ static struct slopes read_slopes(const struct ul_node *node)
     return (struct slopes){UL_SLOPES_OF_NONE, UL_NONE};
 }
 
-/* It is the only node of a step. */
+/* Whether it is the only node of a step. */
 static bool is_own_gradient(const struct finder *finder, ul_node_id id)
 {
     const struct ul_node *node = &finder->graph->nodes[id];
@@ -85,7 +85,7 @@ static bool is_own_gradient(const struct finder *finder, ul_node_id id)
            finder->calls->by_node[id] == NULL && !finder->calls->is_behind[id];
 }
 
-/* Whether the value is dense in bytes that a node made, which no caller sees. */
+/* Whether the value is dense in bytes that a node made, and no caller sees. */
 static bool is_made(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_value *info = &graph->values[value];
@@ -95,7 +95,7 @@ static bool is_made(const struct ul_graph *graph, ul_value_id value)
            ul_view_is_dense(&info->type, &info->view);
 }
 
-/* Whether it is all of those bytes. */
+/* Whether it fills those bytes. */
 static bool is_whole(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_view *view = &graph->values[value].view;
@@ -103,8 +103,8 @@ static bool is_whole(const struct ul_graph *graph, ul_value_id value)
            ul_value_bytes(graph, value) == ul_value_bytes(graph, view->base);
 }
 
-/* A library has slopes behind a plain product of matrices alone. It takes them, as it has its
- * result, in rows of multiples of 8 elements. */
+/* A library has slopes only after a plain product of matrices. It takes them, like its result, in
+ * rows of multiples of 8 elements. */
 static bool may_have_slopes(const struct ul_call *call)
 {
     enum { STEP = 8, ALIGN_BYTES = 16 };
@@ -115,7 +115,8 @@ static bool may_have_slopes(const struct ul_call *call)
            call->align_bytes >= ALIGN_BYTES && !ul_call_may_do_more(call);
 }
 
-/* Whether all three are alike: what comes in, what the slopes are of, and what comes out. */
+/* Whether all three have the same layout: the incoming gradient, the operand of the slopes, and the
+ * result. */
 static bool are_alike(const struct ul_graph *graph, ul_value_id dy, ul_value_id x, ul_value_id dx)
 {
     return is_whole(graph, dy) && is_made(graph, x) && is_whole(graph, dx) &&
@@ -126,7 +127,7 @@ static bool are_alike(const struct ul_graph *graph, ul_value_id dy, ul_value_id 
            ul_value_storage(graph, dy) == ul_value_storage(graph, dx);
 }
 
-/* Has the call read what the slopes are of, where there is room for the bits of a ReLU's. */
+/* Makes the call read the operand of the slopes, where there is room for the bits of a ReLU's. */
 static bool give(struct ul_group_call *group, const struct slopes *slopes, bool has_room)
 {
     struct ul_call *call = &group->call;
@@ -136,7 +137,7 @@ static bool give(struct ul_group_call *group, const struct slopes *slopes, bool 
     bool is_within = bytes <= call->scratch_bytes / 2;
     UL_ASSERT(group->args[UL_CALL_BIAS] == UL_NONE);
     if (bytes > 0 && (call->scratch_bytes < UL_CALL_WORKSPACE_LOSS || (!is_within && !has_room)))
-        return false; /* without a workspace scratch lies anywhere */
+        return false; /* without a workspace scratch may have any place */
     call->scratch_bytes += is_within ? 0 : bytes;
     UL_ASSERT(bytes == 0 || call->scratch_bytes >= UL_CALL_WORKSPACE_LOSS + bytes);
     call->slopes_of = slopes->of;
@@ -145,7 +146,7 @@ static bool give(struct ul_group_call *group, const struct slopes *slopes, bool 
     return true;
 }
 
-/* Has the product before the gradient multiply by the slopes, where it is a call that can. */
+/* Makes the product before the gradient multiply by the slopes, where it is a call that can. */
 static void find_product(struct finder *finder, ul_node_id id)
 {
     const struct ul_graph *graph = finder->graph;
@@ -158,7 +159,8 @@ static void find_product(struct finder *finder, ul_node_id id)
     ul_node_id product = graph->values[base].producer;
     ul_node_id source = graph->values[graph->values[x].view.base].producer;
     struct ul_group_call *group = calls->by_node[product];
-    if (group == NULL || group->residual != UL_NONE || !may_have_slopes(&group->call) ||
+    if (group == NULL || !group->library->has_slopes || group->residual != UL_NONE ||
+        !may_have_slopes(&group->call) ||
         !ul_graph_is_root(finder->graph, graph->nodes[product].parent) ||
         ul_node_is_piece(graph, product) || calls->is_behind[product] ||
         calls->spares[product] != UL_NONE || calls->positions[source] > calls->positions[product] ||

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How deep the stack gets below a caller of the program, at most.
+/* Bounds the depth of the stack below a caller of the program.
  *
  *     model_run > run_steps > k7 > ...        the deepest kernel, with what it calls
- *     model_init > ul_run_pack_section        where weights are read into the buffer
- *     model_save, model_load                  what training changed, in pieces
+ *     model_init > ul_run_pack_section        if weights are read into the buffer
+ *     model_save, model_load                  trained parameters, in pieces
  *
- * A plan takes what the deepest of the ways takes that its steps run: a kernel, or a library's
- * call, of which the profile has a guess. What a kernel takes its target says
+ * A plan takes the stack of the deepest alternative that its steps run: a kernel, or a library's
+ * call, for which the profile has an estimate. The target gives the stack of a kernel
  * (ul_target.stack_bytes); the frames around it are the same for all programs. tests/e2e/stack.py
- * holds the sum against gcc's frames and a painted stack. What the caller's own function that reads
- * weights takes comes on top. */
+ * compares the sum with gcc's frames and a painted stack. The caller's own function that reads
+ * weights comes on top. */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
 #include "planner/model/plan.h"
 
 enum {
-    ENTRY_BYTES = 240, /* model_run; model_init but for weights */
+    ENTRY_BYTES = 240, /* model_run; model_init without weights */
     STEPS_BYTES = 160, /* run_steps */
-    REGION_BYTES = 32, /* of it, for each loop or branch around a step */
-    TEAM_BYTES = 384,  /* of a kernel whose loops threads share: they run another function */
+    REGION_BYTES = 32, /* for each loop or branch around a step */
+    TEAM_BYTES = 384,  /* for a kernel whose loops threads share: they run another function */
     MATH_BYTES = 256,  /* of the C library */
     READ_WEIGHTS_BYTES = 10240, /* a piece of them on its way to its layout */
     TRAIN_BYTES = 1024,         /* model_train_step, before model_run: pointers to all inputs */
@@ -38,7 +38,7 @@ static uint32_t region_depth(const struct ul_program *program)
     return deepest;
 }
 
-/* Some weight comes from the file, not all from a number. */
+/* Whether some weight comes from the file: not all come from a number. */
 static bool reads_weights(const struct ul_program *program)
 {
     for (uint32_t i = 0; i < program->place_count; i++) {
@@ -53,13 +53,13 @@ static bool reads_weights(const struct ul_program *program)
     return false;
 }
 
-/* What the ways of steps have in common. */
+/* Frames that all alternatives of steps share. */
 struct frames {
     uint64_t around_bytes; /* of the functions around a kernel */
     uint64_t other_bytes;  /* before and between runs: weights are read, a checkpoint is written */
     uint64_t library_bytes;
     bool has_team;
-    const uint64_t *kernel_bytes; /* per kernel */
+    const uint64_t *kernel_bytes; /* by kernel */
 };
 
 static struct frames frames_make(struct ul_arena *arena, const struct ul_program *program)
@@ -83,7 +83,7 @@ static struct frames frames_make(struct ul_arena *arena, const struct ul_program
         .kernel_bytes = kernel_bytes};
 }
 
-/* All that lies there while a step runs this way; NULL: what lies there in any case. */
+/* The stack while a step runs by this alternative; NULL: what is there in any case. */
 static uint64_t way_bytes(const struct frames *frames, const struct ul_program_step *way)
 {
     uint64_t deepest = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step joins the program, and the planner's problem learns what it reads and writes, in which
- * ways it may run, and what must come before it. */
+/* Adds a step to the program, and tells the planner's problem what it reads and writes, its
+ * alternatives, and what must come before it. */
 #include "codegen/program/program_internal.h"
 #include "planner/model/plan.h"
 
@@ -44,8 +44,8 @@ void ul_program_mark_run(const struct ul_program *program, const struct ul_plan 
     }
 }
 
-/* A step's way by the same implementation, or the first of the same kind; where it has none, one of
- * no cost. */
+/* A step's alternative by the same implementation, or the first of the same kind; where it has
+ * none, one of no cost. */
 static const struct ul_plan_alternative *way_by(const struct ul_program *program, uint32_t step,
                                                 const struct ul_program_step *like)
 {
@@ -64,8 +64,8 @@ static const struct ul_plan_alternative *way_by(const struct ul_program *program
     return found;
 }
 
-/* A piece is not taken to be faster than its share of the whole: that it stays in a smaller cache
- * says nothing of the pieces around it, and splitting for the sake of time is not meant. */
+/* A piece is not assumed to be faster than its share of the whole: that it stays in a smaller cache
+ * says nothing about the pieces around it, and splits are not for the sake of time. */
 static uint64_t piece_cost(const struct ul_builder *builder, const struct ul_program_step *step,
                            uint64_t cost)
 {
@@ -87,7 +87,7 @@ static const struct ul_program_step *way_of(const struct ul_program_step *step, 
     return way == 0 ? step : &step->others[way - 1];
 }
 
-/* But for a budget, a piece runs the way that the whole does, and has its bits. */
+/* Except under a budget, a piece runs by the same alternative as the whole, and has its bits. */
 static void mark_piece(const struct ul_builder *builder, const struct ul_program_step *step,
                        struct ul_plan_alternative *ways)
 {
@@ -106,8 +106,8 @@ static void mark_piece(const struct ul_builder *builder, const struct ul_program
                                                        way_by(whole, from, way_of(step, i)));
 }
 
-/* What has other bits counts as no faster than the cheapest of those without: no prediction is near
- * enough to say that it is. */
+/* An alternative with other bits counts as no faster than the cheapest with the same bits: no
+ * prediction is exact enough to say that it is. */
 static void bound_costs(struct ul_plan_alternative *ways, uint32_t count)
 {
     uint64_t least = UINT64_MAX;
@@ -119,25 +119,44 @@ static void bound_costs(struct ul_plan_alternative *ways, uint32_t count)
             ways[i].cost = least;
 }
 
+/* The part of a step's traffic that its cost counts: without bytes in banks, which the planner
+ * counts by the banks' rates. */
+static struct ul_traffic counted_traffic(const struct ul_builder *builder,
+                                         const struct ul_program_step *step)
+{
+    const struct ul_program *program = builder->program;
+    struct ul_traffic traffic = step->traffic;
+    for (uint32_t i = 0; builder->options->bank_count > 0 && i < step->arg_count; i++) {
+        uint32_t place = step->args[i].place;
+        if (place == UL_PLAN_NONE || program->problem->values[place].space != UL_PROGRAM_ARENA)
+            continue;
+        UL_ASSERT(traffic.moved_bytes >= step->moved[i]);
+        traffic.moved_bytes -= step->moved[i];
+        if (!builder->options->weights_rom)
+            traffic.weight_bytes = 0; /* all of them are in banks */
+    }
+    return traffic;
+}
+
 static uint64_t step_cost(const struct ul_builder *builder, const struct ul_program_step *step)
 {
     if (step->is_spared)
         return 0;
-    uint64_t cost =
-        ul_profile_cost(builder->options->profile, &step->work, &step->traffic, step->rounds);
+    const struct ul_traffic traffic = counted_traffic(builder, step);
+    uint64_t cost = ul_profile_cost(builder->options->profile, &step->work, &traffic, step->rounds);
     if (step->slowdown > 0)
         cost = (uint64_t)((double)cost * step->slowdown) + 1;
     return piece_cost(builder, step, cost);
 }
 
-/* ---- What it reads and writes ---- */
+/* ---- Reads and writes ---- */
 
 struct lists {
     uint32_t *reads, *writes;
     uint32_t read_count, write_count;
 };
 
-/* Once per place. */
+/* Lists each place once. */
 static void list_args(const struct ul_program_step *step, struct lists *lists)
 {
     for (uint32_t i = 0; i < step->arg_count; i++) {
@@ -149,7 +168,7 @@ static void list_args(const struct ul_program_step *step, struct lists *lists)
     }
 }
 
-/* Where an output is donated, both lie in one place: it is updated. */
+/* A donated output shares its place with the input: it is updated. */
 static uint32_t list_in_place(struct ul_builder *builder, const struct ul_program_step *step,
                               struct ul_plan_in_place *list)
 {
@@ -163,7 +182,7 @@ static uint32_t list_in_place(struct ul_builder *builder, const struct ul_progra
     return count;
 }
 
-/* What a call before the step may have written. */
+/* Lists results that a call before the step may have written. */
 static void list_spared(const struct ul_program_step *step, struct lists *lists)
 {
     for (uint32_t i = 0; step->is_spared && i < step->arg_count; i++) {
@@ -171,6 +190,40 @@ static void list_spared(const struct ul_program_step *step, struct lists *lists)
         if (step->written[i] && !ul_ids_have(lists->reads, lists->read_count, place))
             lists->reads[lists->read_count++] = place;
     }
+}
+
+/* The bytes that the step moves for each place that it touches, in all rounds; scratch is written
+ * and read. */
+static const uint64_t *list_traffic(const struct ul_builder *builder,
+                                    const struct ul_program_step *step, const struct lists *lists)
+{
+    uint32_t touched = lists->read_count + lists->write_count;
+    if (builder->options->bank_count == 0)
+        return NULL;
+    uint64_t *moves = UL_NEW_ARRAY(builder->arena, uint64_t, (uint64_t)touched + 1);
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        const uint32_t *list = step->written[i] ? lists->writes : lists->reads;
+        uint32_t at = 0, count = step->written[i] ? lists->write_count : lists->read_count;
+        while (at < count && list[at] != step->args[i].place)
+            at++;
+        uint64_t bytes = ul_size_mul_saturating(step->moved[i], step->rounds);
+        at += step->written[i] ? lists->read_count : 0;
+        if (step->args[i].place != UL_PLAN_NONE)
+            moves[at] = ul_size_add_saturating(moves[at], bytes);
+    }
+    moves[touched] =
+        ul_size_mul_saturating(step->scratch_bytes, ul_size_mul_saturating(2, step->rounds));
+    return moves;
+}
+
+static void list_library(const struct ul_program *program, const struct ul_program_call *call,
+                         struct lists *lists)
+{
+    const struct ul_program_library *library = ul_program_library(program, call->library);
+    if (library->place != UL_PLAN_NONE)
+        lists->reads[lists->read_count++] = library->place;
+    if (library->state_place != UL_PLAN_NONE)
+        lists->reads[lists->read_count++] = library->state_place;
 }
 
 /* What the step touches, or a kernel in its place does. */
@@ -190,10 +243,8 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
         list_args(step->own, &lists);
     if (step->beside != UL_PLAN_NONE)
         lists.reads[lists.read_count++] = step->beside;
-    if (step->beside != UL_PLAN_NONE && step->kind == UL_STEP_CALL) {
-        lists.reads[lists.read_count++] = builder->program->library_place;
-        lists.reads[lists.read_count++] = builder->program->library_state;
-    }
+    if (step->kind == UL_STEP_CALL)
+        list_library(builder->program, &builder->program->calls[step->kernel], &lists);
     for (uint32_t i = 0; i < builder->unread_count; i++)
         lists.reads[lists.read_count++] = builder->unread[i];
     return (struct ul_plan_substep){.reads = lists.reads,
@@ -202,11 +253,11 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
                                     .write_count = lists.write_count,
                                     .in_place = in_place,
                                     .in_place_count = list_in_place(builder, step, in_place),
-                                    .scratch_bytes = step->scratch_bytes};
+                                    .scratch_bytes = step->scratch_bytes,
+                                    .traffic = list_traffic(builder, step, &lists)};
 }
 
-/* The step as it was made, and the same in other ways, are the planner's alternatives; "ullage" is
- * our own lowering. */
+/* The step and its alternatives become the planner's alternatives; "ullage" is our own lowering. */
 static void plan_step(struct ul_builder *builder, const struct ul_program_step *step)
 {
     struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS + UL_SPARES];
@@ -233,7 +284,7 @@ static void plan_step(struct ul_builder *builder, const struct ul_program_step *
     ul_problem_add_step(builder->program->problem, &planned);
 }
 
-/* What stands in a loop comes after the test that may leave it. */
+/* Steps in a loop come after the test that may leave it. */
 static void test_first(struct ul_builder *builder, uint32_t region)
 {
     struct ul_program *program = builder->program;
@@ -251,6 +302,7 @@ void ul_step_init_args(struct ul_builder *builder, struct ul_program_step *step,
 {
     step->args = UL_NEW_ARRAY(builder->arena, struct ul_program_address, count);
     step->written = UL_NEW_ARRAY(builder->arena, bool, count);
+    step->moved = UL_NEW_ARRAY(builder->arena, uint64_t, count);
     step->views = UL_NEW_ARRAY(builder->arena, ul_value_id, count);
 }
 
@@ -260,7 +312,7 @@ const char *ul_step_name(const struct ul_builder *builder, const char *wanted)
     return ul_arena_printf(builder->arena, "%s #%u", name, builder->program->step_count);
 }
 
-/* What all ways of a step say alike. */
+/* Completes the fields that all alternatives of a step share. */
 static void others_complete(struct ul_builder *builder, struct ul_program_step *step)
 {
     struct ul_program_step *others =
@@ -281,7 +333,10 @@ void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint3
     struct ul_program *program = builder->program;
     UL_ASSERT(region < program->region_count);
     if (step->kind != UL_STEP_KERNEL && step->kind != UL_STEP_CALL)
-        step->traffic.moved_bytes = ul_work_moved_bytes(builder->graph, step);
+        for (uint32_t i = 0; i < step->arg_count; i++) {
+            step->moved[i] = ul_work_moved_bytes(builder->graph, step, i);
+            step->traffic.moved_bytes += step->moved[i];
+        }
     UL_GROW(builder->arena, program->steps, program->step_count, program->step_capacity);
     step->region = region;
     step->rounds = ul_work_rounds(program, region);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two streams would gain of a program on a device: which steps may run beside others, and how
- * much of the device each of them keeps busy.
+/* Computes what two streams would gain for a program on a device: which steps may run at the same
+ * time as others, and how much of the device each of them keeps busy.
  *
  * A step keeps a device busy as long as its work takes all multiprocessors and the memory's whole
  * rate. It takes longer where a launch has fewer blocks than there are multiprocessors, and for the
@@ -10,14 +10,14 @@
  *      cost     1500   | 6600 ns
  *      busy              1000 ns
  *
- * A library's product counts as busy for all of its waves, since nobody knows which tiles it takes.
+ * A library's product counts as busy for all of its waves, since its tiles are not known.
  *
- * Left undone: what blocks of two kernels take from each other's caches. */
+ * Left undone: effects of two kernels on each other's caches. */
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
 #include "planner/solve/solve.h"
 
-/* What all of the device would take for the work, without the launches. */
+/* The time that the full device would take for the work, without the launches. */
 static uint64_t busy_cost(const struct ul_program *program, const struct ul_program_step *step,
                           uint64_t cost)
 {
@@ -55,6 +55,51 @@ bool ul_program_may_run_beside(const struct ul_program *program, const struct ul
            !writes_callers(program, &planned->alternatives[at->alternative].substeps[at->substep]);
 }
 
+/* Puts the runs of a stream in [begin, end) on stream 0. */
+static void settle(struct ul_plan_position *positions, uint32_t begin, uint32_t end,
+                   uint32_t stream)
+{
+    for (uint32_t p = begin; p < end; p++)
+        if (positions[p].kind == UL_PLAN_RUN && positions[p].stream == stream)
+            positions[p].stream = 0;
+}
+
+/* Runs of a stream follow each other, so one that moves to stream 0 would come too late for one
+ * that does not. So all of them move, between two places where nothing runs on the stream, or
+ * none. */
+static void settle_stream(const struct ul_program *program, uint32_t stream,
+                          struct ul_plan_position *positions, uint32_t count)
+{
+    uint32_t begin = 0, last = UL_PLAN_NONE;
+    bool may = true;
+    for (uint32_t p = 0; p < count; p++) {
+        const struct ul_plan_position *at = &positions[p];
+        if (at->kind == UL_PLAN_RUN && at->stream == stream) {
+            begin = last == UL_PLAN_NONE ? p : begin;
+            last = p;
+            may = may && ul_program_may_run_beside(program, at);
+        }
+        if (at->kind != UL_PLAN_WAIT || last == UL_PLAN_NONE || at->awaited < last ||
+            positions[at->awaited].stream != stream)
+            continue;
+        if (!may)
+            settle(positions, begin, p, stream);
+        last = UL_PLAN_NONE;
+        may = true;
+    }
+}
+
+struct ul_plan ul_program_settle(const struct ul_program *program, const struct ul_plan *plan,
+                                 struct ul_arena *arena)
+{
+    struct ul_plan settled = *plan;
+    settled.positions =
+        ul_arena_copy(arena, plan->positions, plan->position_count * sizeof *plan->positions);
+    for (uint32_t stream = 1; stream < UL_LIMIT_STREAMS && ul_plan_has_streams(plan); stream++)
+        settle_stream(program, stream, settled.positions, plan->position_count);
+    return settled;
+}
+
 bool ul_program_counts_blocks(const struct ul_program *program, const struct ul_plan_position *at)
 {
     if (at->kind != UL_PLAN_RUN)
@@ -76,6 +121,7 @@ struct ul_plan_streaming ul_program_streaming(const struct ul_program *program,
     uint32_t *groups = UL_NEW_ARRAY(arena, uint32_t, count);
     uint32_t *joined = UL_NEW_ARRAY(arena, uint32_t, count), group = 0;
     uint64_t launch = (uint64_t)program->options.profile->overhead_ns;
+    const struct ul_plan_resource *second = ul_problem_runner(program->problem, 1);
     ul_program_find_joined(program, plan, NULL, joined);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
@@ -95,5 +141,5 @@ struct ul_plan_streaming ul_program_streaming(const struct ul_program *program,
                                       .costs = costs,
                                       .busy_costs = busy_costs,
                                       .groups = groups,
-                                      .fork_cost = program->problem->join_cost};
+                                      .fork_cost = second->latency_cost};
 }

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of a factor, which the product that reads it may form, too.
+/* Sums of a factor that the product that reads it may form too.
  *
  * Problem: the gradient of a bias is the sum of the rows of a gradient, which the product that
- * forms the gradient of the weight reads as well. A library may form both in one call, but whether
- * it has an algorithm for that on a device shows when the program starts.
+ * forms the gradient of the weight reads as well. A library may form both in one call, but only the
+ * start of the program shows whether it has an algorithm for that on the device.
  *
  *      dw = x^T dy          call: dw, and perhaps db
  *      db = sum of dy       kernel: db, where the call did not form it
  *      update of b          reads db
  *
- * Method: both stay steps, the kernel right behind the call. To the planner the call writes the
- * sums, and the kernel reads and writes them. So their place lives from the call on, and what reads
- * them comes behind the kernel; so that no plan takes more for that, the scratch of the call is as
- * much smaller (groups.c). The graph alone decides which call has which sums, whatever the
- * budget. Where several pieces of a product read all of the factor, the first has them.
+ * Method: both stay steps, with the kernel directly after the call. To the planner the call writes
+ * the sums, and the kernel reads and writes them. So their place lives from the call on, and their
+ * readers come after the kernel; the scratch of the call shrinks by as much, so that no plan grows
+ * (groups.c). The graph alone decides which call has which sums, whatever the budget. Where several
+ * pieces of a product read all of the factor, the first has them.
  *
- * An update that reads the sums before the product stands in the graph, as it does before the tiles
- * of a gradient (passes/memory/tiles.c), becomes a step behind both.
+ * An update that reads the sums and comes before the product in the graph, as it does before the
+ * tiles of a gradient (passes/memory/tiles.c), becomes a step after both.
  *
- * Left undone: sums that anything else reads before the product; sums that add up over the runs of
- * a step; a product with something behind it; factors that are rounded to TF32. */
+ * Left undone: sums that anything else reads before the product; sums that are accumulated over the
+ * runs of a step; a product with post-operations; factors that are rounded to TF32. */
 #include "codegen/program/library_internal.h"
 #include "ir/op_names.h"
 
@@ -30,13 +30,13 @@
 
 /* A value as a matrix: all axes that are summed are its rows. */
 struct rows {
-    ul_node_id node; /* that sums them */
+    ul_node_id node; /* the node that sums them */
     ul_value_id value, sums;
     enum ul_call_type type;
     int64_t row_count, row_stride, column_count, column_stride;
 };
 
-/* Reads the axes that are summed as one, where they lie so. */
+/* Reads the summed axes as one, if their strides allow it. */
 static bool read_axes(const struct ul_call_tensor *tensor, uint32_t kept, struct rows *rows)
 {
     rows->row_count = 1;
@@ -52,8 +52,8 @@ static bool read_axes(const struct ul_call_tensor *tensor, uint32_t kept, struct
     return rows->row_count > 1;
 }
 
-/* Whether each row has whole vectors of elements: libraries hardly have algorithms with sums for
- * others. */
+/* Whether each row has whole vectors of elements: for other rows libraries hardly have algorithms
+ * with sums. */
 static bool has_vectors(const struct ul_call_tensor *tensor, uint32_t kept)
 {
     enum { VECTOR_BYTES = 16 };
@@ -100,7 +100,7 @@ static bool read_rows(const struct ul_graph *graph, ul_node_id id, struct rows *
     return true;
 }
 
-/* A library has sums beside a plain product of matrices alone, in the type of its result. */
+/* A library has sums only with a plain product of matrices, in the type of its result. */
 static bool may_sum(const struct ul_call *call)
 {
     return call->kind == UL_CALL_MATMUL && call->dst.rank == 2 && call->dst.type == UL_CALL_F32 &&
@@ -108,7 +108,7 @@ static bool may_sum(const struct ul_call *call)
            !call->tf32 && call->sums_of == UL_SUMS_OF_NONE;
 }
 
-/* Whether the factor is those rows, its axis `k` counting them. */
+/* Whether the factor is those rows, counted by its axis `k`. */
 static bool is_factor(const struct ul_graph *graph, const struct rows *rows, ul_value_id value,
                       const struct ul_call_tensor *factor, uint32_t k)
 {
@@ -134,18 +134,18 @@ static void give(struct ul_group_call *group, enum ul_call_sums sums_of, const s
     place->dims[1] = place->strides[0] = rows->column_count;
 }
 
-/* The first two that read a base value: their positions, and the first of them. */
+/* The first two readers of a base value: their positions, and the first reader itself. */
 struct reads {
     uint32_t first, second;
     ul_node_id reader;
 };
 
-/* What is found on the way. */
+/* State of the search. */
 struct finder {
     const struct ul_graph *graph;
     struct ul_calls *calls;
-    struct rows **by_base; /* of a value that a node sums; NULL: none does, or it has its call */
-    struct reads *reads;   /* per base */
+    struct rows **by_base; /* by value that a node sums; NULL: none sums it, or it has its call */
+    struct reads *reads;   /* by base */
     uint64_t max_bytes;    /* of sums */
 };
 
@@ -154,7 +154,8 @@ static ul_value_id base_of(const struct finder *finder, ul_value_id value)
     return value == UL_NONE ? UL_NONE : finder->graph->values[value].view.base;
 }
 
-/* Whether the node is a step by itself, and nothing in the graph reads what it makes: an update. */
+/* Whether the node is a step by itself, and nothing in the graph reads its result: it is an
+ * update. */
 static bool may_wait(const struct finder *finder, ul_node_id id)
 {
     const struct ul_node *node = &finder->graph->nodes[id];
@@ -167,7 +168,7 @@ static bool may_wait(const struct finder *finder, ul_node_id id)
     return may;
 }
 
-/* Has the call form the sums of those rows, where what reads these can come behind it. */
+/* Makes the call form the sums of those rows, if their readers can come after it. */
 static bool take_rows(struct finder *finder, ul_node_id last, const struct rows *rows)
 {
     struct ul_calls *calls = finder->calls;
@@ -185,7 +186,7 @@ static bool take_rows(struct finder *finder, ul_node_id last, const struct rows 
     return true;
 }
 
-/* Has the call form the sums of one of its factors. */
+/* Makes the call form the sums of one of its factors. */
 static void find_factor(struct finder *finder, ul_node_id last)
 {
     static const struct {
@@ -198,7 +199,9 @@ static void find_factor(struct finder *finder, ul_node_id last)
         struct rows **rows = &finder->by_base[base_of(finder, value)];
         const struct ul_call_tensor *factor =
             factors[i].arg == UL_CALL_SRC ? &group->call.src : &group->call.weights;
-        if (*rows == NULL || !is_factor(finder->graph, *rows, value, factor, factors[i].k) ||
+        if (*rows == NULL ||
+            ul_value_bytes(finder->graph, (*rows)->sums) > group->library->max_sums_bytes ||
+            !is_factor(finder->graph, *rows, value, factor, factors[i].k) ||
             !take_rows(finder, last, *rows))
             continue;
         give(group, factors[i].sums_of, *rows);
@@ -227,7 +230,7 @@ static void find_reads(struct ul_arena *arena, struct finder *finder)
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct ul_node *node = &graph->nodes[n];
         if (finder->calls->positions[n] == 0 || ul_node_is_view(graph, n))
-            continue; /* it stands nowhere, or does nothing */
+            continue; /* it has no step, or does nothing */
         for (uint32_t i = 0; i < node->input_count; i++)
             if (base_of(finder, node->inputs[i]) != UL_NONE)
                 note_read(finder, n, base_of(finder, node->inputs[i]));

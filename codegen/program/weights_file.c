@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runtime's own functions, under names that the compiler has not. */
+/* The runtime's own functions, under names that the compiler does not use. */
 #include "codegen/program/weights_file.h"
 
 #include "runtime/lib/ul_weights.h"

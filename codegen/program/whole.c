@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program of a graph before chains of it were split: which step of it a node is of, and how the
- * calls of the split graph come to have the bits of its calls. */
+/* The program of a graph before its chains were split: which step of it a node belongs to, and how
+ * calls of the split graph get the bits of its calls. */
 #include "codegen/program/calls_internal.h"
 
 #include "codegen/kernel/contract.h"
 #include "ir/view.h"
-#include "runtime/lib/ul_winograd.h"
 
 #include <string.h>
 
@@ -47,8 +46,8 @@ bool ul_whole_has_orders(const struct ul_whole *whole, const struct ul_graph *gr
            (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
 }
 
-const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct ul_graph *graph,
-                                    ul_node_id node)
+const struct ul_program_call *ul_whole_call(const struct ul_whole *whole,
+                                            const struct ul_graph *graph, ul_node_id node)
 {
     uint32_t step = ul_whole_step(whole, graph, node);
     if (step == UL_NONE || whole->program->steps[step].kind != UL_STEP_CALL)
@@ -56,7 +55,8 @@ const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct u
     return &whole->program->calls[whole->program->steps[step].kernel];
 }
 
-bool ul_whole_is_faster(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node)
+bool ul_whole_has_other(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node,
+                        const struct ul_target_library *library)
 {
     uint32_t at = ul_whole_step(whole, graph, node);
     if (at == UL_NONE)
@@ -64,23 +64,10 @@ bool ul_whole_is_faster(const struct ul_whole *whole, const struct ul_graph *gra
     const struct ul_program_step *step = &whole->program->steps[at];
     for (uint32_t i = 0; i < step->other_count; i++) {
         if (step->others[i].kind == UL_STEP_CALL &&
-            ul_call_is_winograd(&whole->program->calls[step->others[i].kernel]))
+            whole->program->calls[step->others[i].kernel].library == library)
             return true;
     }
     return false;
-}
-
-bool ul_piece_cut_tiles(const struct ul_graph *graph, ul_node_id node, struct ul_call *call)
-{
-    uint32_t count = 0;
-    const int64_t *at = ul_node_get_ints(&graph->nodes[node], "ul_piece_at", &count);
-    if (!ul_node_is_piece(graph, node))
-        return true;
-    if (count != 2 || at[0] < 0 || at[0] == 1 || at[0] > 3)
-        return false;
-    if (at[0] >= 2)
-        call->tile_begin[at[0] - 2] = at[1] % 2;
-    return true;
 }
 
 /* Where a piece begins in the whole, in elements. */
@@ -94,33 +81,41 @@ static int64_t offset_of(const struct ul_graph *graph, ul_node_id node,
     return count == 0 ? 0 : at[1] * result->view.strides[at[0]];
 }
 
+/* Calls that differ in where equal layouts of their weights lie are the same. */
+static bool is_same(const struct ul_call *a, const struct ul_call *b)
+{
+    struct ul_call copy = *a;
+    if (a->pack != NULL && b->pack != NULL && memcmp(a->pack, b->pack, sizeof *a->pack) == 0)
+        copy.pack = b->pack;
+    return memcmp(&copy, b, sizeof copy) == 0;
+}
+
 bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_library *library,
                      const struct ul_graph *graph, ul_node_id node, bool unproven,
                      struct ul_group_call *call)
 {
-    const struct ul_call *of = ul_whole_call(whole, graph, node);
+    const struct ul_program_call *of = ul_whole_call(whole, graph, node);
     if (of == NULL)
         return false;
-    if (library->chosen_at_start) /* nor does the whole call promise bits */
-        return library->answer(library->context, call, false);
+    if (of->library->chosen_at_start) /* nor does the whole call promise bits */
+        return library->chosen_at_start && library->answer(library->context, call, false);
+    if (of->library != library)
+        return false;
     struct ul_group_call requested = *call;
-    if (ul_call_is_winograd(of) && ul_node_is_piece(graph, node)) {
-        struct ul_call cut = call->call;
-        return ul_piece_cut_tiles(graph, node, &cut) &&
-               library->answer(library->context, call, true) && ul_winograd_supports(&call->call);
-    }
-    if (!ul_node_is_piece(graph, node) &&
-        library->answer(library->context, &requested, of->pack != NULL) &&
-        (ul_call_is_winograd(of) || memcmp(&requested.call, of, sizeof *of) == 0)) {
+    if (!ul_node_is_piece(graph, node) && library->answer != NULL &&
+        library->answer(library->context, &requested, of->call->pack != NULL) &&
+        is_same(&requested.call, of->call)) {
         *call = requested;
         return true;
     }
     if (library->answer_piece == NULL)
         return false;
     const struct ul_program_step *step = &whole->program->steps[ul_whole_step(whole, graph, node)];
-    struct ul_piece piece = {.whole = of,
+    struct ul_piece piece = {.whole = of->call,
                              .whole_product_count = step->work.flop_count / 2,
                              .offset = offset_of(graph, node, whole->program, step),
-                             .unproven = unproven};
+                             .unproven = unproven,
+                             .graph = graph,
+                             .node = node};
     return library->answer_piece(library->context, &piece, call);
 }

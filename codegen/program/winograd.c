@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which convolutions may run by Winograd's method instead of the library's direct one.
+/* Chooses convolutions that may run by Winograd's method instead of the library's direct one.
  *
  * Problem: the transformed weights take 16/9 of the bytes of the plain ones, and the method is only
- * faster where its products, 16 for 36, outweigh its transforms. Method: of every weight that calls
- * alone read, the predicted nanoseconds that its calls would save and the bytes that it would add.
- * Weights whose calls save at least a tenth are taken, the most nanoseconds for a byte first, as
- * long as all together add at most a tenth of the model's weights: from the graph, the profile and
- * the number of threads alone. Their calls have both ways, each with a form of the weights of its
- * own, and the planner chooses.
+ * faster where its products, 16 for 36, outweigh its transforms. Method: for every weight that only
+ * calls read, predict the nanoseconds that its calls would save and the bytes that it would add.
+ * Weights whose calls save at least a tenth are taken, the most nanoseconds per byte first, as long
+ * as all together add at most a tenth of the model's weights. This depends only on the graph, the
+ * profile and the number of threads. Their calls have both alternatives, each with its own form of
+ * the weights, and the planner chooses.
  *
  * Left undone: convolutions that the library has no answer to; 1-d and 3-d ones; tiles of 4x4,
  * whose weights take four times the plain bytes and whose errors are some ten times larger. */
-#include "codegen/program/winograd.h"
+#include "codegen/program/library_internal.h"
 
 #include "ir/view.h"
 #include "runtime/lib/ul_winograd.h"
@@ -19,11 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a call costs ---- */
+/* ---- cost of a call ---- */
 
-void ul_winograd_count(const struct ul_call *call, struct ul_work *work)
+static void count(const struct ul_call *call, struct ul_work *work)
 {
-    /* A tile's 16 loads, 32 additions and 16 stores for a channel; of an output 32 loads and
+    /* A tile's 16 loads, 32 additions and 16 stores for a channel; for an output 32 loads and
      * stores, 24 additions, and 4 results. */
     enum { OPS_PER_CHANNEL = 64, OPS_PER_OUTPUT = 60 };
     struct ul_winograd tiling;
@@ -58,7 +58,7 @@ static uint64_t cost_of(const struct ul_program_options *options, const struct u
     return ul_profile_cost(options->profile, work, &traffic, 1);
 }
 
-/* The call, complete, with Winograd's method. */
+/* The complete call, with Winograd's method. */
 static void convert(struct ul_arena *arena, struct ul_call *call, uint32_t threads)
 {
     UL_ASSERT(ul_winograd_supports(call));
@@ -68,16 +68,16 @@ static void convert(struct ul_arena *arena, struct ul_call *call, uint32_t threa
     ul_winograd_pack(pack, &tiling);
     call->pack = pack;
     call->layout = *pack;
-    call->implementation = UL_WINOGRAD_NAME;
+    call->implementation = "ullage winograd_2x3";
     call->src_copy_bytes = 0;
     call->dst_copy_bytes = 0;
-    call->tail_count = 0; /* it does all itself */
+    call->tail_count = 0; /* the method does everything itself */
     call->scratch_bytes = tiling.scratch_bytes;
 }
 
 /* ---- the choice ---- */
 
-/* A weight, by its base value, and what taking it brings. */
+/* A weight, by its base value, and what taking it would gain. */
 struct candidate {
     ul_value_id base;
     bool good; /* all calls that read it can be converted, and gain */
@@ -86,6 +86,7 @@ struct candidate {
 
 struct chooser {
     struct ul_arena *arena;
+    const struct ul_target_library *library;
     const struct ul_graph *graph;
     const struct ul_program_options *options;
     const struct ul_calls *calls;
@@ -118,7 +119,7 @@ static void judge(struct chooser *chooser, const struct ul_group_call *group)
     struct ul_work direct_work = {.counts = {[UL_WORK_MATMUL_F32] = 2 * group->product_count}};
     struct ul_work work = {.counts = {0}};
     convert(chooser->arena, &other, chooser->options->thread_count);
-    ul_winograd_count(&other, &work);
+    count(&other, &work);
     uint64_t direct = cost_of(chooser->options, call, &direct_work, call->pack->size_bytes,
                               chooser->weight_bytes);
     uint64_t cost =
@@ -132,7 +133,7 @@ static void judge(struct chooser *chooser, const struct ul_group_call *group)
                                  : 0;
 }
 
-/* More nanoseconds for a byte; then the earlier value. */
+/* More nanoseconds per byte first; then the earlier value. */
 static int by_gain(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
@@ -155,7 +156,7 @@ static uint64_t model_weight_bytes(const struct ul_graph *graph, const struct ul
     return bytes;
 }
 
-/* Marks in `taken`, by base, which weights are transformed. */
+/* Marks in `chosen`, by base, the weights that are transformed. */
 static void mark_best(struct chooser *chooser, bool *chosen)
 {
     uint64_t left =
@@ -176,41 +177,58 @@ static void mark_best(struct chooser *chooser, bool *chosen)
     }
 }
 
+/* Says where the call of a node that is a piece begins between the tiles of the whole. False: it is
+ * cut along an axis without tiles. */
+static bool cut_tiles(const struct ul_graph *graph, ul_node_id node, struct ul_call *call)
+{
+    uint32_t count = 0;
+    const int64_t *at = ul_node_get_ints(&graph->nodes[node], "ul_piece_at", &count);
+    if (!ul_node_is_piece(graph, node))
+        return true;
+    if (count != 2 || at[0] < 0 || at[0] == 1 || at[0] > 3)
+        return false;
+    if (at[0] >= 2)
+        call->tile_begin[at[0] - 2] = at[1] % 2;
+    return true;
+}
+
 /* Where nothing but the method is wanted, the call becomes that; else it may be both. */
 static void take(const struct chooser *chooser, ul_node_id node)
 {
     struct ul_group_call *call = chooser->calls->by_node[node];
     struct ul_call cut = call->call;
-    if (!ul_piece_cut_tiles(chooser->graph, node, &cut))
+    if (!cut_tiles(chooser->graph, node, &cut))
         return;
     if (chooser->options->conv != UL_CONV_WINOGRAD) {
         call = ul_arena_copy(chooser->arena, call, sizeof *call);
         chooser->calls->faster[node] = call;
     }
     call->call = cut;
+    call->library = chooser->library;
     convert(chooser->arena, &call->call, chooser->options->thread_count);
 }
 
-/* What is whole keeps the methods that it had before anything was split, and so do its pieces: they
- * have its bits. */
+/* A graph before splitting keeps the methods that it had, and so do its pieces, which have its
+ * bits. */
 static void apply_whole(const struct chooser *chooser, const struct ul_whole *whole)
 {
     for (uint32_t n = 0; n < chooser->graph->node_count; n++) {
-        const struct ul_call *of = ul_whole_call(whole, chooser->graph, n);
-        struct ul_group_call *call = chooser->calls->by_node[n];
-        bool is_taken =
-            of != NULL && (ul_call_is_winograd(of) || ul_whole_is_faster(whole, chooser->graph, n));
-        if (is_taken && call != NULL && call->call.pack != NULL &&
+        const struct ul_group_call *call = chooser->calls->by_node[n];
+        if (call != NULL && call->call.pack != NULL &&
+            ul_whole_has_other(whole, chooser->graph, n, chooser->library) &&
             ul_winograd_supports(&call->call))
             take(chooser, n);
     }
 }
 
-void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
-                        const struct ul_program_options *options, const struct ul_whole *whole,
-                        struct ul_calls *calls)
+/* Gives the calls that gain by it the method as another alternative, or as options->conv says, or
+ * as the whole has it. */
+static void choose(const struct ul_target_library *library, struct ul_arena *arena,
+                   const struct ul_graph *graph, const struct ul_program_options *options,
+                   const struct ul_whole *whole, struct ul_calls *calls)
 {
     struct chooser chooser = {.arena = arena,
+                              .library = library,
                               .graph = graph,
                               .options = options,
                               .calls = calls,
@@ -235,11 +253,32 @@ void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
     }
 }
 
-bool ul_program_has_winograd(const struct ul_program *program)
+/* ---- the row ---- */
+
+/* A call of the whole was this one: what it is cut into has the same tiles. */
+static bool answer_piece(void *context, const struct ul_piece *piece, struct ul_group_call *call)
 {
-    for (; program != NULL; program = program->options.base)
-        for (uint32_t i = 0; i < program->call_count; i++)
-            if (ul_call_is_winograd(&program->calls[i]))
-                return true;
-    return false;
+    const struct ul_own *own = context;
+    if (!call->may_pack || !cut_tiles(piece->graph, piece->node, &call->call) ||
+        !ul_winograd_supports(&call->call))
+        return false;
+    convert(own->arena, &call->call, own->thread_count);
+    return true;
 }
+
+static const struct ul_library_file files[] = {{.name = "ul_posts.c", .is_native = true},
+                                               {.name = "ul_winograd.c", .is_native = true},
+                                               {.name = NULL}};
+
+const struct ul_target_library ul_winograd_library = {.name = "Winograd's method",
+                                                      .is_own = true,
+                                                      .without = "--conv direct",
+                                                      .own_code_bytes = 48 << 10, /* 46 KB of it */
+                                                      .symbol = "ul_winograd",
+                                                      .packer = "ul_winograd_packer_take",
+                                                      .files = files,
+                                                      .open = ul_own_open,
+                                                      .reopen = ul_own_reopen,
+                                                      .answer_piece = answer_piece,
+                                                      .choose = choose,
+                                                      .count = count};

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step computes and moves, for the cost model (kernel/cost.c, kernel/profile.c). */
+/* The work of a step, for the cost model (kernel/cost.c, kernel/profile.c). */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
-#include "codegen/program/winograd.h"
 #include "ir/view.h"
 
 #include "runtime/lib/ul_nbits.h"
-#include "runtime/lib/ul_winograd.h"
 
-/* What the call's post-operations do beside its products. */
+/* The work of the call's post-operations. */
 static void count_posts(const struct ul_call *call, uint64_t elements, struct ul_work *work)
 {
     for (uint32_t i = 0; i < call->post_count; i++) {
@@ -21,7 +19,7 @@ static void count_posts(const struct ul_call *call, uint64_t elements, struct ul
     }
 }
 
-/* Taps of an axis, summed over its outputs, that lie in the source and not in its padding. */
+/* Taps of an axis that are in the source rather than in its padding, summed over its outputs. */
 static uint64_t taps_inside(const struct ul_call *call, uint32_t axis)
 {
     enum { MANY = 4096 };
@@ -44,7 +42,7 @@ static uint64_t taps_inside(const struct ul_call *call, uint32_t axis)
 /* With channels of the result filled up to whole vectors of 64 bytes, group by group. */
 static uint64_t filled_products(const struct ul_call *call, uint64_t products)
 {
-    /* Of integers, sums fill the vectors. */
+    /* For integers, sums fill the vectors. */
     uint64_t lanes = ul_call_is_integer(call) ? 16 : 64 / ul_call_element_bytes(&call->src);
     uint32_t of_conv = call->group_count > 1 ? 1 : 0;
     bool is_matrix =
@@ -58,11 +56,11 @@ static uint64_t filled_products(const struct ul_call *call, uint64_t products)
 }
 
 /* Multiplications of which none lies in the padding, where the library leaves those out. */
-static uint64_t products_inside(const struct ul_builder *builder, const struct ul_group_call *call)
+static uint64_t products_inside(const struct ul_group_call *call)
 {
     const struct ul_call *planned = &call->call;
     uint64_t products = call->product_count;
-    if (planned->kind != UL_CALL_CONVOLUTION || !builder->options->library->skips_padding)
+    if (planned->kind != UL_CALL_CONVOLUTION || !call->library->skips_padding)
         return products;
     UL_ASSERT(planned->weights.rank >= planned->src.rank && planned->src.rank > 2);
     for (uint32_t axis = 0; axis + 2 < planned->src.rank; axis++) {
@@ -75,7 +73,7 @@ static uint64_t products_inside(const struct ul_builder *builder, const struct u
     return products;
 }
 
-/* Weights of values, of attention. */
+/* Attention weights of values. */
 static uint64_t count_weights(const struct ul_call *call)
 {
     const int64_t dims[] = {call->src.dims[0], call->src.dims[1], call->src.dims[2],
@@ -96,8 +94,8 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
                   ul_call_filters(planned)->dims[2] < FEW_CHANNELS; /* of a group */
     uint64_t elements = ul_type_elements(&builder->graph->values[call->args[UL_CALL_DST]].type);
     uint64_t threads = builder->options->thread_count;
-    /* Products of 8 bits are four to a processor's lane of those in f32, and take as long
-     * (measured: 3.6 to 4 times as many in a second). */
+    /* A processor's lane for f32 has four products of 8 bits, which take as long (measured: 3.6 to
+     * 4 times as many in a second). */
     bool is_integer = ul_call_is_integer(planned);
     bool on_device = builder->options->target->traits.memory_is_separate;
     uint64_t per_lane = is_integer && !on_device ? 4 : 1;
@@ -107,15 +105,14 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
                                  : planned->tf32 ? UL_WORK_MATMUL_TF32
                                                  : UL_WORK_MATMUL_F32;
     work->flop_count = pools ? call->product_count : 2 * call->product_count;
-    if (ul_call_is_winograd(planned))
-        ul_winograd_count(planned, work);
+    if (call->library->count != NULL)
+        call->library->count(planned, work);
     else if (pools)
         work->counts[UL_WORK_VECTOR] += call->product_count;
     else if (window)
-        work->counts[UL_WORK_WINDOW] += 2 * products_inside(builder, call);
+        work->counts[UL_WORK_WINDOW] += 2 * products_inside(call);
     else
-        work->counts[products] +=
-            2 * filled_products(planned, products_inside(builder, call)) / per_lane;
+        work->counts[products] += 2 * filled_products(planned, products_inside(call)) / per_lane;
     work->counts[UL_WORK_VECTOR] +=
         (planned->src_copy_bytes / ul_call_element_bytes(&planned->src) +
          planned->dst_copy_bytes / ul_call_element_bytes(&planned->dst) +
@@ -132,9 +129,9 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
     work->region_count = threads > 1;
     if (ul_call_has_mask(planned))
         work->launch_count = 2; /* bits of slopes come first */
-    if (builder->options->library->spread == NULL)
+    if (call->library->spread == NULL)
         return;
-    builder->options->library->spread(builder->options->library->context, planned, work);
+    call->library->spread(call->library->context, planned, work);
     work->product.kind = products;
     if (work->counts[products] == 0) /* it counts as windows */
         work->product.m = 0;
@@ -150,27 +147,24 @@ static uint64_t buffer_bytes(const struct ul_graph *graph, const struct ul_buffe
     return bytes < whole ? bytes : whole;
 }
 
-void ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
-                          uint64_t accesses, struct ul_traffic *traffic)
+uint64_t ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
+                              uint64_t accesses, struct ul_traffic *traffic)
 {
     uint64_t bytes = buffer_bytes(graph, buffer, accesses);
     traffic->moved_bytes += bytes;
     if (graph->values[buffer->value].kind == UL_VALUE_WEIGHT)
         traffic->weight_bytes += bytes;
     UL_ASSERT(traffic->weight_bytes <= traffic->moved_bytes);
+    return bytes;
 }
 
-uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step)
+uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step,
+                             uint32_t i)
 {
-    uint64_t bytes = 0;
-    UL_ASSERT(step->kind != UL_STEP_KERNEL && step->kind != UL_STEP_CALL);
-    for (uint32_t i = 0; i < step->arg_count; i++) {
-        if (step->kind == UL_STEP_COPY)
-            bytes += step->copy_bytes;
-        else
-            bytes += step->views[i] == UL_NONE ? 0 : ul_value_bytes(graph, step->views[i]);
-    }
-    return bytes;
+    UL_ASSERT(step->kind != UL_STEP_KERNEL && step->kind != UL_STEP_CALL && i < step->arg_count);
+    if (step->kind == UL_STEP_COPY)
+        return step->copy_bytes;
+    return step->views[i] == UL_NONE ? 0 : ul_value_bytes(graph, step->views[i]);
 }
 
 uint64_t ul_work_rounds(const struct ul_program *program, uint32_t region)

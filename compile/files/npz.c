@@ -2,7 +2,7 @@
 /* numpy's .npz: a zip archive (PKWARE's APPNOTE 6.3) of stored .npy files, as trainers and
  * numpy.savez write it. Sizes and offsets come from the directory at the end, in their 64-bit form
  * too. The file is hostile, so each is checked against the file's size. */
-#include "compile/compile.h"
+#include "compile/files/tensor_file.h"
 
 #include <string.h>
 

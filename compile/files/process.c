@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs other programs, and makes temporary folders. */
 #define _XOPEN_SOURCE 700
-#include "compile/compile.h"
+#include "compile/files/process.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Constants for --const: numpy's .npy (format 1.0 to 3.0, C order) or an ONNX TensorProto. */
-#include "compile/compile.h"
+#include "compile/files/tensor_file.h"
+#include "frontend/frontend.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of values of options, for tables of plans: "--dim N=1,2,4 --precision fp32,bf16". An
  * option's kind says whether it takes a list, or its row where a text may hold commas. */
-#include "compile/options/options.h"
+#include "compile/options/option.h"
 
 #include <string.h>
 

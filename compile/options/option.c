@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options by their rows: text into the field, and the field into text. */
-#include "compile/options/options.h"
+#include "compile/options/option.h"
 
 #include <errno.h>
 #include <math.h>

@@ -373,14 +373,16 @@ void ul_compile_describe(struct ul_compile *compile)
     facts->model_sha256 = compile->model.sha256;
     facts->opset = find_opset(&compile->model);
     facts->target = compile->options.target;
-    facts->library = compile->library != NULL ? compile->library->name : NULL;
+    facts->library = compile->libraries != NULL ? compile->libraries->name : NULL;
     facts->for_precision.uncalled_count = compile->program->uncalled_count;
     facts->cudnn = compile->cudnn;
     facts->budget_bytes = compile->options.budget_bytes;
     facts->budget_of = compile->options.budget_of == UL_BUDGET_ARENA ? "arena" : "process";
-    const struct ul_footprint footprint = ul_compile_footprint(compile);
+    struct ul_footprint footprint;
+    ul_footprint_count(compile->program, &compile->plan, ul_compile_is_process(compile),
+                       &footprint);
     ul_compile_describe_process(&footprint, facts);
-    compile->report.beside = ul_compile_process(compile, compile->program);
+    compile->report.beside = ul_footprint_beside(compile->program, ul_compile_is_process(compile));
     describe_flash(compile);
     describe_launches(compile);
     compile->report.steps =

@@ -88,9 +88,8 @@ static bool is_within(const char *directory, const char *outer)
 
 /* Finds a step of stream 0 that counts blocks at the same time as a step of stream 1 may.
  * UL_PLAN_NONE: there is none. */
-static uint32_t find_counting(const struct ul_compile *compile)
+static uint32_t find_counting(const struct ul_compile *compile, const struct ul_plan *plan)
 {
-    const struct ul_plan *plan = &compile->plan;
     /* the last step of stream 1 that counts and is not waited for */
     uint32_t beside = UL_PLAN_NONE;
     for (uint32_t p = 0; p < plan->position_count; p++) {
@@ -106,37 +105,40 @@ static uint32_t find_counting(const struct ul_compile *compile)
     return UL_PLAN_NONE;
 }
 
-/* Values may move during steps, or steps run at the same time, where the target has streams; but
- * not both. */
-static enum ul_status check_streams(struct ul_compile *compile)
+/* The first stream on which no value moves. */
+static uint32_t free_stream(const struct ul_plan *plan)
 {
-    const struct ul_plan *plan = &compile->plan;
-    const struct ul_target_traits *traits = &compile->program->options.target->traits;
-    const char *why = NULL;
+    uint32_t stream = 1;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        if (at->kind != UL_PLAN_RUN || at->stream == 0)
-            continue;
-        if (!traits->has_streams)
-            why = ul_arena_printf(&compile->keep, "target %s has one stream", traits->name);
-        else if (at->stream != 1)
-            why = "steps have two streams, 0 and 1";
-        else if (ul_plan_has_transfers(plan))
-            why = "values are offloaded in this plan, and then steps have one stream";
-        else if (!ul_program_may_run_beside(compile->program, at))
-            why = "this step may not run beside others";
-        if (why != NULL)
-            return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
-                               "--plan %s: step %u is to run beside others, on stream %u: %s; give "
-                               "it stream 0",
-                               compile->options.plan, p, at->stream, why);
+        if (at->kind == UL_PLAN_COPY && at->stream == stream) {
+            stream++;
+            p = UINT32_MAX; /* from the first again */
+        }
     }
-    uint32_t counting = find_counting(compile);
+    return stream;
+}
+
+/* Steps have two streams, and transfers use others. */
+static enum ul_status check_streams(struct ul_compile *compile, const struct ul_plan *plan)
+{
+    uint32_t counting = find_counting(compile, plan), second = free_stream(plan);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind == UL_PLAN_RUN && at->stream != 0 && at->stream != second)
+            return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                               "--plan %s: position %u, %s, is on stream %u: steps have two "
+                               "streams here, 0 and %u; give it one of these",
+                               compile->options.plan, p,
+                               ul_program_step_at(compile->program, at)->name, at->stream, second);
+    }
     if (counting != UL_PLAN_NONE)
-        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
-                           "--plan %s: step %u adds up parts of a sum while a step beside it does; "
-                           "put the wait for stream 1 before it",
-                           compile->options.plan, counting);
+        return ul_diag_set(
+            &compile->diag, UL_UNSUPPORTED,
+            "--plan %s: position %u, %s, adds up parts of a sum while a step beside it does; put "
+            "the wait for stream %u before it",
+            compile->options.plan, counting,
+            ul_program_step_at(compile->program, &plan->positions[counting])->name, second);
     return UL_OK;
 }
 
@@ -148,8 +150,8 @@ static void find_onednn(struct ul_compile *compile, struct ul_emit_options *emit
     if (installed == NULL ||
         access(ul_arena_printf(arena, "%s/onednn/include", installed), R_OK) != 0)
         return;
-    emit->onednn_cflags = ul_arena_printf(arena, " -I'%s/onednn/include'", installed);
-    emit->onednn_libs = ul_arena_printf(
+    emit->library_cflags = ul_arena_printf(arena, " -I'%s/onednn/include'", installed);
+    emit->library_links = ul_arena_printf(
         arena, " -L'%s/onednn/lib' -Xlinker -rpath -Xlinker '%s/onednn/lib'", installed, installed);
 }
 
@@ -170,8 +172,10 @@ static enum ul_status emit_options(struct ul_compile *compile, const char *direc
     const struct ul_compile_options *options = &compile->options;
     const char *march = options->march != NULL ? options->march : "native";
     bool is_plain = ul_compile_word("march", march) == UL_MARCH_NONE;
-    struct ul_footprint footprint = ul_compile_footprint(compile);
+    struct ul_footprint footprint;
     UL_ASSERT(compile->program != NULL && compile->plan.reserved_bytes != NULL);
+    ul_footprint_count(compile->program, &compile->plan, ul_compile_is_process(compile),
+                       &footprint);
     const char *prefix = options->prefix != NULL ? options->prefix : "model";
     prefix = compile->root_count > 0 ? UL_ROOTS_PREFIX : prefix; /* --prefix names the models */
     *emit = (struct ul_emit_options){.prefix = prefix,
@@ -180,8 +184,8 @@ static enum ul_status emit_options(struct ul_compile *compile, const char *direc
                                      .runtime_dir = runtime_directory(compile),
                                      .cflags = options->cflags != NULL ? options->cflags : "-O3",
                                      .march = is_plain ? NULL : march,
-                                     .onednn_cflags = ULLAGE_ONEDNN_CFLAGS,
-                                     .onednn_libs = ULLAGE_ONEDNN_LIBS,
+                                     .library_cflags = ULLAGE_ONEDNN_CFLAGS,
+                                     .library_links = ULLAGE_ONEDNN_LIBS,
                                      .start_bytes = footprint.start_bytes,
                                      .making_bytes = footprint.making_bytes,
                                      .is_library_alone = compile->is_library_alone,
@@ -198,7 +202,6 @@ static enum ul_status emit_options(struct ul_compile *compile, const char *direc
                            "--prefix %s: files of the library would be named as others of its "
                            "folder; give another name",
                            emit->prefix);
-    UL_TRY(check_streams(compile));
     UL_TRY(compiler_choice(compile, &emit->cc));
     if (is_within(directory, emit->runtime_dir))
         return ul_diag_set(&compile->diag, UL_IO,
@@ -211,9 +214,11 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
     struct ul_emit_options emit;
     struct ul_staging staging = {.is_own = ul_emit_is_runtime_file};
     UL_TRY(emit_options(compile, directory, &emit));
+    const struct ul_plan plan = ul_program_settle(compile->program, &compile->plan, &compile->keep);
+    UL_TRY(check_streams(compile, &plan));
     UL_TRY(ul_staging_begin(&compile->keep, directory, &staging, &compile->diag));
     enum ul_status status = compile->program->options.target->emit(
-        &compile->keep, compile->program, &compile->plan, &emit, staging.path, &compile->diag);
+        &compile->keep, compile->program, &plan, &emit, staging.path, &compile->diag);
     return ul_staging_end(&compile->keep, &staging, status, &compile->diag);
 }
 

@@ -5,6 +5,12 @@
 
 #include <string.h>
 
+void ul_compile_progress(const struct ul_compile *compile, const char *what)
+{
+    if (compile->progress != NULL)
+        compile->progress(compile->progress_context, what);
+}
+
 void ul_compile_init(struct ul_compile *compile)
 {
     memset(compile, 0, sizeof *compile);
@@ -19,9 +25,9 @@ void ul_compile_done(struct ul_compile *compile)
 {
     if (compile->quantized_folder != NULL)
         ul_temporary_remove(compile->quantized_folder);
-    bool is_own = compile->earlier == NULL || compile->earlier->library != compile->library;
-    if (compile->library != NULL && is_own)
-        ul_library_close(compile->library);
+    bool is_own = compile->earlier == NULL || compile->earlier->libraries != compile->libraries;
+    if (compile->libraries != NULL && is_own)
+        ul_libraries_close(compile->libraries);
     if (compile->loaded)
         ul_model_done(&compile->model);
     for (uint32_t r = 0; r < compile->root_count; r++)

@@ -265,12 +265,9 @@ enum ul_status ul_compile_read_header(struct ul_compile *compile)
     enum ul_status status =
         ul_report_read_header(&compile->keep, (const char *)file.data, (size_t)file.size_bytes,
                               &compile->plan_header, &compile->diag);
-    ul_file_unmap(&file);
     if (status == UL_OK)
         status = apply_header(compile);
-    if (status != UL_OK)
-        ul_diag_prefix(&compile->diag, path);
-    return status;
+    return ul_file_close(&file, path, status, &compile->diag);
 }
 
 /* ---- another model, other options ---- */
@@ -433,10 +430,7 @@ enum ul_status ul_compile_check_said(struct ul_compile *compile, uint64_t sample
     size_t length = (size_t)file.size_bytes;
     enum ul_status status = ul_report_check_said(&compile->keep, text, length, &compile->json,
                                                  sample_count, words, &compile->diag);
-    ul_file_unmap(&file);
-    if (status != UL_OK)
-        ul_diag_prefix(&compile->diag, compile->options.plan);
-    return status;
+    return ul_file_close(&file, compile->options.plan, status, &compile->diag);
 }
 
 /* Whether the plan gives each part of the process the bytes that this machine predicts. */

@@ -81,9 +81,9 @@ bool ul_compile_rounds_products(const struct ul_compile_options *options,
 /* A program for a named machine must not use what only this machine has. */
 static const char *march_of(const struct ul_compile *compile)
 {
-    if (compile->options.isa == NULL || compile->library == NULL)
+    if (compile->options.isa == NULL || compile->libraries == NULL)
         return "native";
-    return compile->library->march != NULL ? compile->library->march : "none";
+    return compile->libraries->march != NULL ? compile->libraries->march : "none";
 }
 
 /* On target cuda, offloaded values go to memory of the host that a device's copies reach. */
@@ -115,19 +115,16 @@ static enum ul_status resolve_offload(struct ul_compile *compile,
     return UL_OK;
 }
 
-static enum ul_status open_library(struct ul_compile *compile,
-                                   const struct ul_program_options *program)
+static enum ul_status open_libraries(struct ul_compile *compile,
+                                     const struct ul_program_options *program)
 {
-    const struct ul_target *target = program->target;
     const struct ul_compile *earlier = compile->earlier;
-    if (target->open_library == NULL)
-        return UL_OK;
-    if (earlier != NULL && earlier->library != NULL &&
-        ul_library_reopen(earlier->library, program)) {
-        compile->library = earlier->library;
+    if (earlier != NULL && earlier->libraries != NULL &&
+        ul_libraries_reopen(earlier->libraries, program)) {
+        compile->libraries = earlier->libraries;
         return UL_OK;
     }
-    return target->open_library(&compile->keep, program, &compile->library, &compile->diag);
+    return ul_libraries_open(&compile->keep, program, &compile->libraries, &compile->diag);
 }
 
 enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_options *program)
@@ -149,6 +146,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                            .profile = &compile->profile,
                                            .training = options->train ? &compile->training : NULL};
     UL_TRY(resolve_offload(compile, program));
+    UL_TRY(ul_compile_read_spaces(compile, program));
     if (program->weights_rom && !target->traits.has_rom)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: target %s keeps weights in the memory of its device; "
@@ -158,15 +156,29 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
         UL_TRY(ul_compile_resolve_toolkit(compile, program));
     if (options->isa != NULL)
         UL_TRY(ul_dnnl_check_isa(&compile->keep, options->isa, &compile->diag));
-    UL_TRY(open_library(compile, program));
-    program->library = compile->library;
+    UL_TRY(open_libraries(compile, program));
+    program->libraries = compile->libraries;
     if (options->march == NULL)
         options->march = march_of(compile);
-    if (compile->library != NULL && compile->library->isa != NULL)
-        program->isa = compile->library->isa;
+    if (compile->libraries != NULL && compile->libraries->isa != NULL)
+        program->isa = compile->libraries->isa;
     if (target->traits.has_threads) {
         options->thread_count = program->thread_count;
         options->isa = program->isa;
     }
     return UL_OK;
+}
+
+struct ul_plan_options ul_compile_planning(const struct ul_compile *compile)
+{
+    const struct ul_compile_options *options = &compile->options;
+    return (struct ul_plan_options){
+        .pack = options->pack,
+        .order = options->order,
+        .remat = options->remat,
+        .alignment_bytes = options->align_bytes,
+        .budget_bytes = options->budget_bytes != 0 ? options->budget_bytes : compile->banks_bytes,
+        .seed = options->seed,
+        .time_limit_seconds = options->time_limit_seconds,
+        .orders = compile->orders};
 }

@@ -23,10 +23,10 @@ static struct ul_passes_options passes_options(struct ul_compile *compile,
                                         .no_float = compile->options.no_float};
     if (compile->options.train)
         options.training = &compile->training;
-    if (compile->library != NULL) {
+    if (compile->libraries != NULL) {
         options.is_call = ul_library_supports;
         options.is_worth = ul_library_is_worth;
-        options.library = compile->library;
+        options.library = compile->libraries;
     }
     return options;
 }

@@ -333,7 +333,7 @@ static struct ul_compile *new_part(struct ul_compile *compile)
     part->options.consts = part->options.donations = (struct ul_pairs){.count = 0};
     part->options.links = (struct ul_pairs){.count = 0};
     part->profile = compile->profile;
-    part->library = compile->library;
+    part->libraries = compile->libraries;
     part->earlier = compile;
     part->is_root = true;
     part->is_trial = compile->is_trial;

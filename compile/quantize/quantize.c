@@ -9,7 +9,7 @@
  * undone: sizes are those of the options, so a symbolic batch is a number in the file. */
 #define _XOPEN_SOURCE 700
 #include "compile/compile_internal.h"
-#include "compile/quantize/quantize_internal.h"
+#include "compile/quantize/quantize_graph.h"
 #include "ir/op_names.h"
 
 #include <stdlib.h>
@@ -163,7 +163,9 @@ static enum ul_status build_program(struct quantizer *quantizer)
     ul_compile_init(&observed);
     observed.progress = compile->progress;
     observed.progress_context = compile->progress_context;
-    bool is_host = options->target == NULL || strcmp(options->target, "cuda") != 0;
+    const struct ul_target *target =
+        options->target != NULL ? ul_target_find(options->target) : NULL;
+    bool is_host = target == NULL || !target->traits.memory_is_separate;
     observed.options.target = is_host ? options->target : NULL;
     observed.options.cc = is_host ? options->cc : NULL;
     observed.options.cflags = is_host ? options->cflags : NULL;

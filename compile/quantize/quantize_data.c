@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data for calibrating a network: a .npz with an array for each input, by name, whose first
  * dimension is that of the input or a multiple of it; the multiple is the number of runs. */
-#include "compile/quantize/quantize_internal.h"
+#include "compile/quantize/quantize_graph.h"
 
 #include <math.h>
 #include <string.h>

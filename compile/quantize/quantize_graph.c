@@ -12,7 +12,7 @@
  * is int32 in the steps of the sums; activations are uint8 with the integer of 0 where calibration
  * has it. Left undone: products of two activations (attention) and recurrent cells stay in
  * floats. */
-#include "compile/quantize/quantize_internal.h"
+#include "compile/quantize/quantize_graph.h"
 #include "ir/op_names.h"
 
 #include <math.h>

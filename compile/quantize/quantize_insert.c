@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inserts QuantizeLinear and DequantizeLinear where ul_quantize_choose has chosen. */
-#include "compile/quantize/quantize_internal.h"
+#include "compile/quantize/quantize_graph.h"
 #include "ir/op_names.h"
 
 #include <float.h>

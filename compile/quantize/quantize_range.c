@@ -9,7 +9,7 @@
  *             choice represents exactly, do not count, and at least KEPT of all others stay below
  *             the bound: with few values a single bin would represent the whole.
  * A range contains 0: padding and the zeros of Relu must be exact. */
-#include "compile/quantize/quantize_internal.h"
+#include "compile/quantize/quantize_graph.h"
 
 #include <math.h>
 #include <string.h>

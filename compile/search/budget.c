@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans under a budget: the ladder, when the plan without a budget is too large, with plans of
  * other programs of the model (variants.h), and the reasons when nothing fits. */
+#include "compile/search/tries.h"
 #include "compile/search/variants.h"
+#include "planner/pack/placement.h"
 
 #include <string.h>
 
@@ -183,10 +185,16 @@ static enum ul_status stream(struct ul_compile *compile)
     return UL_OK;
 }
 
+/* The limit for the search of plans: a budget, or the room of the spaces. */
+static uint64_t limit_of(const struct ul_compile *compile)
+{
+    return ul_compile_planning(compile).budget_bytes;
+}
+
 static bool is_within(const struct ul_compile *compile)
 {
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
-    uint64_t budget = compile->options.budget_bytes;
+    uint64_t budget = limit_of(compile);
     return budget == 0 || ul_plan_bounded_bytes(&beside, &compile->plan) <= budget;
 }
 
@@ -214,7 +222,7 @@ static enum ul_status build_without_once(struct ul_compile *compile, bool *diffe
     compile->graph = *graph;
     UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
                             &compile->diag));
-    ul_compile_count_beside(compile, compile->program);
+    ul_footprint_count_beside(compile->program, ul_compile_is_process(compile));
     return UL_OK;
 }
 
@@ -248,7 +256,7 @@ static void restore_solved(struct ul_compile *compile, const struct solved *solv
 static bool is_better_without(const struct ul_compile *compile, const struct solved *with)
 {
     const struct ul_plan *plan = &compile->plan;
-    if (compile->options.budget_bytes > 0)
+    if (limit_of(compile) > 0)
         return is_within(compile) || plan->smallest_budget_bytes < with->plan.smallest_budget_bytes;
     return with->plan.reserved_bytes[0] >
            plan->reserved_bytes[0] + plan->rows.class_bytes[UL_PLAN_WEIGHTS] / UL_ONCE_PART;
@@ -262,7 +270,7 @@ static enum ul_status solve_either(struct ul_compile *compile)
     const struct solved first = keep_solved(compile);
     bool differs = false;
     UL_TRY(solve(compile));
-    if ((compile->options.budget_bytes > 0 && is_within(compile)) || compile->options.train ||
+    if ((limit_of(compile) > 0 && is_within(compile)) || compile->options.train ||
         compile->options.pack == UL_PACK_NONE || compile->options.time_limit_seconds > 0 ||
         is_disabled(compile, "once") || compile->before_layout.node_count == 0 ||
         !ul_once_has_codes(&compile->before_layout))
@@ -277,10 +285,28 @@ static enum ul_status solve_either(struct ul_compile *compile)
     return UL_OK;
 }
 
+/* Lays the plan out in the spaces, if there are any; where it cannot be, smaller ones are tried. */
+static enum ul_status solve_laid_out(struct ul_compile *compile)
+{
+    const struct solved first = keep_solved(compile);
+    for (uint32_t try = 1;; try++) {
+        uint64_t next_bytes;
+        UL_TRY(solve_either(compile));
+        struct ul_plan_options planning = ul_compile_planning(compile);
+        planning.beside = ul_compile_beside(compile, compile->program);
+        UL_TRY(ul_plan_lay_out(&compile->keep, compile->program->problem, &planning, &compile->plan,
+                               &next_bytes, &compile->diag));
+        if (next_bytes == 0 || try == UL_LAY_OUT_TRIES)
+            return UL_OK;
+        restore_solved(compile, &first);
+        compile->banks_bytes = next_bytes;
+    }
+}
+
 enum ul_status ul_compile_solve(struct ul_compile *compile)
 {
     ul_compile_progress(compile, "planning");
-    enum ul_status status = solve_either(compile);
+    enum ul_status status = solve_laid_out(compile);
     if (status == UL_OK)
         status = gather(compile);
     if (status == UL_OK)
@@ -297,47 +323,6 @@ enum ul_status ul_compile_solve(struct ul_compile *compile)
 
 /* ---- Plans that do not fit ---- */
 
-/* "    12.34 MiB      12939428 bytes  what" */
-static void put_size(struct ul_text *text, uint64_t bytes, const char *what)
-{
-    ul_text_printf(text, "\n  %10s %13llu bytes  %s", ul_size_format(text->arena, bytes),
-                   (unsigned long long)bytes, what);
-}
-
-static void put_alive(struct ul_compile *compile, struct ul_text *text)
-{
-    enum { MAX_NAMED = 6 };
-    const struct ul_plan *plan = &compile->plan;
-    uint32_t *alive;
-    uint64_t others = 0;
-    uint32_t count = ul_report_alive(&compile->report, &compile->keep, MAX_NAMED, &alive);
-    if (plan->position_count == 0)
-        return;
-    const struct ul_report_step *peak =
-        &compile->report.steps[plan->positions[plan->peak_position].step];
-    uint64_t state_bytes = plan->rows.class_bytes[UL_PLAN_OPTIMIZER];
-    uint64_t always_bytes = plan->rows.class_bytes[UL_PLAN_WEIGHTS] + state_bytes;
-    ul_text_printf(text, "\nIts peak is at step %u, %s; alive there", plan->peak_position,
-                   ul_quote(&compile->keep, peak->node));
-    if (always_bytes > 0)
-        ul_text_printf(text, " beside %s of weights%s", ul_size_exact(&compile->keep, always_bytes),
-                       state_bytes > 0 ? " and optimizer's state" : "");
-    ul_text_put(text, ":");
-    for (uint32_t i = 0; i < count; i++) {
-        const struct ul_plan_range *range = &plan->ranges[alive[i]];
-        const char *name =
-            range->value == UL_PLAN_NONE
-                ? "scratch"
-                : ul_quote(&compile->keep, compile->report.values[range->value].name);
-        if (i < MAX_NAMED)
-            put_size(text, range->size_bytes, name);
-        else
-            others += range->size_bytes;
-    }
-    if (count > MAX_NAMED)
-        put_size(text, others, ul_arena_printf(text->arena, "in %u more", count - MAX_NAMED));
-}
-
 /* UL_NO_FIT with why, where a method that was named does not serve. */
 static enum ul_status require_methods(struct ul_compile *compile)
 {
@@ -351,103 +336,65 @@ static enum ul_status require_offload(struct ul_compile *compile)
     uint64_t reserved = offload->exists ? compile->plan.reserved_bytes[UL_PROGRAM_OFFLOAD] : 0;
     if (offload->capacity_bytes == 0 || reserved <= offload->capacity_bytes)
         return UL_OK;
-    return ul_diag_set(&compile->diag, UL_NO_FIT,
-                       "%s does not fit: it offloads %s, %s more than --offload-budget",
-                       compile->report.facts.model, ul_size_exact(&compile->keep, reserved),
-                       ul_size_exact(&compile->keep, reserved - offload->capacity_bytes));
+    return ul_diag_set(&compile->diag, UL_NO_FIT, "%s",
+                       ul_report_offload_refusal(&compile->report, reserved,
+                                                 offload->capacity_bytes, &compile->keep));
 }
 
-/* Says what would help other than a larger budget, where offloaded values are bounded. */
-static void put_room(struct ul_compile *compile, struct ul_text *text)
-{
-    const struct ul_program_offload *offload = &compile->program->options.offload;
-    uint64_t room = compile->plan.sufficient_room_bytes;
-    if (!offload->exists || offload->capacity_bytes == 0)
-        return;
-    if (room > 0)
-        ul_text_printf(
-            text,
-            "\nThat is with --offload-budget %llu: with --offload-budget %llu (%s) a plan "
-            "is within the budget.",
-            (unsigned long long)offload->capacity_bytes, (unsigned long long)room,
-            ul_size_format(text->arena, room));
-    else
-        ul_text_printf(text,
-                       "\nThat is with --offload-budget %llu: no more of it is known to meet the "
-                       "budget.",
-                       (unsigned long long)offload->capacity_bytes);
-}
-
-/* Says how far the plan is from fitting, and which budgets are known to work or not to work. */
-static void put_shortfall(struct ul_compile *compile, struct ul_text *text, uint64_t needed)
-{
-    struct ul_arena *keep = &compile->keep;
-    uint64_t budget = compile->options.budget_bytes, reserved = compile->plan.reserved_bytes[0];
-    uint64_t floor_bytes = ul_report_floor_bytes(&compile->report);
-    ul_text_printf(text, "%s does not fit the budget of %s: it needs %s, %s more.\n",
-                   compile->report.facts.model, ul_size_exact(keep, budget),
-                   ul_size_exact(keep, needed), ul_size_exact(keep, needed - budget));
-    if (needed != reserved)
-        ul_text_printf(text, "The buffer is %s of these (--budget-of arena bounds only that).\n",
-                       ul_size_exact(keep, reserved));
-    ul_text_printf(text, "The smallest budget known to work is %s",
-                   ul_size_exact(keep, compile->plan.smallest_budget_bytes));
-    if (budget < floor_bytes) {
-        ul_text_printf(text, "; it is proven that at least %s are needed.",
-                       ul_size_exact(keep, floor_bytes));
-    } else {
-        /* The report can only say that no plan of this program is smaller. */
-        ul_text_put(text, "; whether a smaller one works, with steps split or laid out otherwise, "
-                          "is not known");
-        if (floor_bytes > 0)
-            ul_text_printf(text, ", but none below %s does", ul_size_exact(keep, floor_bytes));
-        ul_text_put(text, ".");
-    }
-}
-
-/* A line of what makes a plan smaller and was not asked for yet, as far as no plan says it. */
-static void put_remedies(struct ul_text *text, const struct ul_compile_options *options)
+/* What makes a plan smaller and was not asked for yet, as far as no plan says it. */
+static uint32_t list_remedies(const struct ul_compile_options *options,
+                              const char *remedies[UL_REFUSAL_REMEDIES])
 {
     bool has_rom = !options->train && options->weights != UL_WEIGHTS_ROM &&
                    ul_target_find(options->target)->traits.has_rom;
-    const char *const remedies[] = {
-        options->precision == UL_PRECISION_F32 && !options->no_float ? "--precision bf16" : NULL,
-        has_rom ? "--weights rom" : NULL, options->train ? "--micro-batches" : NULL,
-        options->train && !ul_compile_offloads(options) ? "--offload" : NULL,
-        options->io != UL_IO_CALLER ? "--io caller" : NULL};
-    enum { REMEDIES = sizeof remedies / sizeof *remedies };
-    uint32_t left = 0, put = 0;
-    for (uint32_t i = 0; i < REMEDIES; i++)
-        left += remedies[i] != NULL;
-    ul_text_put(text, "\nA smaller batch or shape");
-    for (uint32_t i = 0; i < REMEDIES; i++)
-        if (remedies[i] != NULL)
-            ul_text_printf(text, "%s%s", ++put == left ? " and " : ", ", remedies[i]);
-    ul_text_put(text, left > 0 ? " make it smaller." : " makes it smaller.");
+    uint32_t count = 0;
+    if (options->precision == UL_PRECISION_F32 && !options->no_float)
+        remedies[count++] = "--precision bf16";
+    if (has_rom)
+        remedies[count++] = "--weights rom";
+    if (options->train)
+        remedies[count++] = "--micro-batches";
+    if (options->train && !ul_compile_offloads(options))
+        remedies[count++] = "--offload";
+    if (options->io != UL_IO_CALLER)
+        remedies[count++] = "--io caller";
+    return count;
+}
+
+static enum ul_status require_spaces(struct ul_compile *compile, struct ul_refusal *refusal)
+{
+    const struct ul_problem *problem = compile->program->problem;
+    struct ul_plan_options planning = ul_compile_planning(compile);
+    uint64_t capacities[UL_LIMIT_BANKS];
+    if (problem->bank_count == 0 || compile->plan.bank_count > 0)
+        return UL_OK;
+    UL_TRY(ul_banks_suffice(&compile->keep, problem, &planning, &compile->plan, capacities,
+                            &compile->diag));
+    refusal->remedy_count = list_remedies(&compile->options, refusal->remedies);
+    return ul_diag_set(
+        &compile->diag, UL_NO_FIT, "%s",
+        ul_report_bank_refusal(&compile->report, refusal, capacities, &compile->keep));
 }
 
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
-    uint64_t budget = compile->options.budget_bytes;
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
-    uint64_t needed = ul_plan_bounded_bytes(&beside, &compile->plan);
-    struct ul_text text;
+    const struct ul_program_offload *offload = &compile->program->options.offload;
+    struct ul_refusal refusal = {.budget_bytes = compile->options.budget_bytes,
+                                 .needed_bytes = ul_plan_bounded_bytes(&beside, &compile->plan),
+                                 .offload_budget_bytes =
+                                     offload->exists ? offload->capacity_bytes : 0,
+                                 .keeps = compile->options.checkpoint != NULL};
     UL_ASSERT(compile->report.plan == &compile->plan);
     struct ul_plan_options planning = ul_compile_planning(compile);
     UL_TRY(require_methods(compile));
     UL_TRY(require_offload(compile));
-    if (budget == 0 || needed <= budget)
+    UL_TRY(require_spaces(compile, &refusal));
+    if (refusal.budget_bytes == 0 || refusal.needed_bytes <= refusal.budget_bytes)
         return UL_OK;
-    ul_text_init(&text, &compile->keep);
-    put_shortfall(compile, &text, needed);
-    put_room(compile, &text);
     if (compile->plan.remat_why_not != NULL)
-        ul_text_printf(&text, "\n%s",
-                       ul_plan_remat_refusal(&compile->keep, &planning, &compile->plan));
-    if (compile->options.checkpoint != NULL)
-        ul_text_put(&text,
-                    "\nThat is with what --checkpoint keeps: without it the planner chooses.");
-    put_alive(compile, &text);
-    put_remedies(&text, &compile->options);
-    return ul_diag_set(&compile->diag, UL_NO_FIT, "%s", text.data);
+        refusal.method = ul_plan_remat_refusal(&compile->keep, &planning, &compile->plan);
+    refusal.remedy_count = list_remedies(&compile->options, refusal.remedies);
+    return ul_diag_set(&compile->diag, UL_NO_FIT, "%s",
+                       ul_report_refusal(&compile->report, &refusal, &compile->keep));
 }

@@ -123,9 +123,9 @@ static enum ul_status try_best(struct inside *inside, uint32_t count)
 
 enum ul_status ul_variants_try_inside(struct ul_variants *variants)
 {
-    const struct ul_target_library *library = variants->compile->library;
+    const struct ul_libraries *libraries = variants->compile->libraries;
     struct inside inside = {.variants = variants};
-    if (library != NULL && !library->chosen_at_start)
+    if (libraries != NULL && !libraries->chosen_at_start)
         return UL_OK; /* products are its calls */
     ul_arena_init(&inside.arena);
     enum ul_status status = find_candidates(&inside);

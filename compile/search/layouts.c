@@ -147,7 +147,7 @@ static enum ul_status spread(const struct ul_variants *variants, uint32_t index,
     struct ul_compile *compile = variants->compile;
     const struct ul_program *program = variants->items[index].program;
     struct ul_plan_options planning = variants->planning;
-    planning.beside = ul_compile_process(compile, program);
+    planning.beside = ul_footprint_beside(program, ul_compile_is_process(compile));
     struct ul_plan base =
         ul_plan_keep(&compile->keep, program->problem, &variants->items[index].plan);
     ul_plan_place_beside(&compile->keep, program->problem, &base);

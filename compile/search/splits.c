@@ -28,7 +28,7 @@ static bool may_split(void *context, const struct ul_graph *graph, ul_node_id fi
 {
     struct question *question = context;
     bool sure = ul_calls_can_split(&question->scratch, graph, first_piece,
-                                   question->compile->library, &question->whole);
+                                   question->compile->libraries, &question->whole);
     ul_arena_reset(&question->scratch);
     return sure;
 }
@@ -173,7 +173,7 @@ enum ul_status ul_variants_try_splits(struct ul_variants *variants)
     struct ul_split_facts *facts = kernel_facts(compile);
     struct question question = {.compile = compile};
     ul_arena_init(&question.scratch);
-    if (compile->library != NULL) {
+    if (compile->libraries != NULL) {
         ul_whole_init(&question.whole, &compile->keep, compile->program);
         facts->may_split = may_split;
         facts->context = &question;

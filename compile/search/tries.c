@@ -3,6 +3,7 @@
  * which a budget chooses (variants.h), and other options, whose plans advice compares (trial.c).
  * Values that the user lists with --sweep are tried by the same edits. Left undone: changes of the
  * model itself, and those that need a number from the user (fewer layers, shorter inputs). */
+#include "compile/search/tries.h"
 #include "compile/search/variants.h"
 #include "ir/op.h"
 
@@ -82,9 +83,10 @@ static bool has_flash(const struct ul_compile *compile)
            target->traits.has_rom && !target->traits.has_threads && !is_hosted;
 }
 
-static bool has_winograd(const struct ul_compile *compile)
+/* Without such calls the option changes nothing. */
+static bool heeds_conv(const struct ul_compile *compile)
 {
-    return !compile->asked.train && ul_program_has_winograd(compile->program);
+    return !compile->asked.train && ul_program_heeds(compile->program, "--conv direct");
 }
 
 /* Counts constant f32 matrices that are factors of products, and their bytes. */
@@ -216,7 +218,7 @@ const struct ul_try ul_tries[] = {
     {"batch", "dim", .edit = halve_batch},
     {"precision", "precision", "bf16", .applies = is_f32},
     {"weights", "weights", "rom", UL_BITS_KEPT, .applies = has_flash},
-    {"implementation", "conv", "direct", .when = UL_TRY_OPEN, .applies = has_winograd},
+    {"implementation", "conv", "direct", .when = UL_TRY_OPEN, .applies = heeds_conv},
     {"quantize", "quantize", "int8", .when = UL_TRY_OPEN, .applies = has_matrices},
     {"quantize", "quantize", "int4", .when = UL_TRY_OPEN, .applies = has_matrices},
     {"micro-batches", "micro-batches", .edit = cut_step},

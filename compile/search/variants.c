@@ -226,8 +226,9 @@ static void count_variant(struct ul_variants *variants, uint32_t index)
 {
     const struct ul_program *program = variants->items[index].program;
     if (index > 0)
-        ul_compile_count_beside(variants->compile, program);
-    variants->processes[index] = ul_compile_process(variants->compile, program);
+        ul_footprint_count_beside(program, ul_compile_is_process(variants->compile));
+    variants->processes[index] =
+        ul_footprint_beside(program, ul_compile_is_process(variants->compile));
     variants->planning.beside = ul_compile_beside(variants->compile, program);
 }
 

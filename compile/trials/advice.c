@@ -5,7 +5,8 @@
  * Method: each change is planned, by a compile of its own with other options; so are the best two
  * and the best three together. What a budget gives (recomputation, pieces, other layouts, light
  * work inside) is on the ladder of the plan. The rows of tries.c say what is tried. */
-#include "compile/compile_internal.h"
+#include "compile/search/tries.h"
+#include "compile/trials/trial.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
  * model does not take: the search begins with the first size that it takes, and one above a size
  * that fits ends the search like one that does not fit. Left undone: larger sizes after one that
  * does not fit. */
-#include "compile/compile_internal.h"
+#include "compile/trials/trial.h"
 
 #include <string.h>
 

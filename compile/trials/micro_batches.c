@@ -5,7 +5,7 @@
  * smaller. Method: the possible numbers of parts are planned by compiles of their own, from 1 on;
  * of those that fit the budget, the one with the least predicted time of a whole step is taken.
  * Once one fits without recomputation, more parts would only add time. */
-#include "compile/compile_internal.h"
+#include "compile/trials/trial.h"
 
 struct search {
     struct ul_compile *compile;

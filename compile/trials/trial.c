@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiles of the same model with options changed, to learn what their plans take. Those of a table
  * run in parallel, each in a process of its own: what a library keeps for a call is counted in a
- * process that does nothing else meanwhile (codegen/cpu/footprint.c), and a trial that crashes does
+ * process that does nothing else meanwhile (codegen/cpu/kept.c), and a trial that crashes does
  * not affect the others. They reuse what the main compile has found: its graph as it was read,
  * orders of equal graphs, answers of the library. */
 #define _POSIX_C_SOURCE 200809L
+#include "compile/trials/trial.h"
 #include "codegen/cpu/dnnl.h"
-#include "compile/compile_internal.h"
 
 #include <errno.h>
 #include <poll.h>

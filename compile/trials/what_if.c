@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of models under other options, as a table: each combination of the values that the caller
  * lists is a compile of its own. The first axis may be the models, which have no row. */
-#include "compile/compile_internal.h"
+#include "compile/trials/trial.h"
 
 #include <string.h>
 

@@ -32,6 +32,30 @@ enum ul_status ul_require_dtype(const struct ul_infer *infer, const char *name,
                                 (long long)dtype, text.data);
 }
 
+enum ul_status ul_require_dims(const struct ul_infer *infer, const int64_t *dims, uint32_t count)
+{
+    if (count > UL_LIMIT_RANK)
+        return ul_infer_unsupported(infer, "the shape has %u dimensions, more than %u",
+                                    (unsigned)count, (unsigned)UL_LIMIT_RANK);
+    for (uint32_t d = 0; d < count; d++)
+        UL_TRY(ul_check_range(infer, "an entry of the shape", dims[d], 0, UL_LIMIT_DIM));
+    return UL_OK;
+}
+
+enum ul_status ul_require_axes(const struct ul_infer *infer, const int64_t *axes, uint32_t count,
+                               uint32_t rank, uint32_t *set)
+{
+    *set = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t axis;
+        UL_TRY(ul_infer_axis(infer, axes[i], rank, &axis));
+        if ((*set >> axis & 1u) != 0)
+            return ul_infer_invalid(infer, "axis %u is named twice", (unsigned)axis);
+        *set |= 1u << axis;
+    }
+    return UL_OK;
+}
+
 uint32_t ul_node_choice(const struct ul_node *node, const char *name, const char *const *choices)
 {
     const char *text = ul_node_get_string(node, name, choices[0]);

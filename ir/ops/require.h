@@ -37,6 +37,13 @@ enum ul_status ul_require_choice(const struct ul_infer *infer, const char *name,
 /* A present input is known at compile time. */
 enum ul_status ul_require_constant(const struct ul_infer *infer, uint32_t input) UL_MUST_CHECK;
 
+/* `dims` are those of a tensor within the limits of each dimension. */
+enum ul_status ul_require_dims(const struct ul_infer *infer, const int64_t *dims,
+                               uint32_t count) UL_MUST_CHECK;
+/* `axes` are axes of a tensor of `rank`, each named once; *set has a bit for each. */
+enum ul_status ul_require_axes(const struct ul_infer *infer, const int64_t *axes, uint32_t count,
+                               uint32_t rank, uint32_t *set) UL_MUST_CHECK;
+
 /* Which choice an attribute holds, once the rule has required it. */
 uint32_t ul_node_choice(const struct ul_node *node, const char *name, const char *const *choices);
 

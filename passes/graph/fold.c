@@ -210,7 +210,7 @@ static bool fuse(struct fold *fold)
     options.is_part = options.is_part || options.training != NULL;
     options.training = NULL;
     ul_arena_init(&scratch);
-    enum ul_status status = ul_passes_run(&fold->own, &scratch, &options, &ignored);
+    enum ul_status status = fold->pass->run(&fold->own, &scratch, &options, &ignored);
     ul_arena_done(&scratch);
     return status == UL_OK;
 }

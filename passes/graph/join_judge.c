@@ -18,7 +18,7 @@ enum ul_status ul_join_dry_run(const struct ul_join *join, struct ul_join_future
 {
     const struct ul_pass *pass = join->pass;
     *future = (struct ul_join_future){.peak_bytes = 0};
-    UL_TRY(ul_pass_dry_run(pass, pass->graph, &future->graph));
+    UL_TRY(pass->dry_run(pass, pass->graph, &future->graph));
     ul_steps_init(&future->steps, &future->graph, NULL, pass->options, pass->scratch);
     future->live = ul_steps_live(&future->steps);
     future->peak_bytes = ul_live_bytes(future->live, ul_live_peak(future->live));

@@ -163,16 +163,15 @@ static void end_floats(struct ul_integers *integers, ul_node_id id)
         (void)(ul_integers_table(integers, id) || ul_integers_mean(integers, id));
 }
 
-/* Hands over the nodes one by one, and says where new ones go. */
-static void walk(struct ul_integers *integers, ul_block_id block,
-                 void (*visit)(struct ul_integers *, ul_node_id))
+void ul_integers_walk(struct ul_integers *integers, ul_block_id block,
+                      void (*visit)(struct ul_integers *, ul_node_id))
 {
     struct ul_graph *graph = integers->graph;
     for (uint32_t at = 0; at < graph->blocks[block].node_count; at++) {
         ul_node_id id = graph->blocks[block].nodes[at];
         ul_rewrite_inputs(&integers->rewrite, id);
         for (uint32_t b = 0; b < graph->nodes[id].block_count; b++)
-            walk(integers, graph->nodes[id].blocks[b], visit);
+            ul_integers_walk(integers, graph->nodes[id].blocks[b], visit);
         integers->build = ul_build_at(graph, block, at, graph->nodes[id].name);
         visit(integers, id);
         UL_ASSERT(integers->build.at >= at);
@@ -186,12 +185,12 @@ enum ul_status ul_pass_integers(struct ul_pass *pass)
     ul_rewrite_init(&integers.rewrite, pass->graph, pass->scratch);
     integers.uses = ul_graph_count_uses(pass->graph, pass->scratch);
     integers.known_count = pass->graph->value_count;
-    walk(&integers, 0, rewrite);
+    ul_integers_walk(&integers, 0, rewrite);
     ul_rewrite_apply(&integers.rewrite);
     integers.uses = ul_graph_count_uses(pass->graph, pass->scratch);
     integers.known_count = pass->graph->value_count;
-    walk(&integers, 0, finish);
-    walk(&integers, 0, end_floats);
+    ul_integers_walk(&integers, 0, finish);
+    ul_integers_walk(&integers, 0, end_floats);
     ul_graph_sweep(pass->graph);
     return UL_OK;
 }

@@ -65,6 +65,10 @@ void ul_integers_become_rescale(struct ul_integers *integers, ul_node_id id, ul_
                                 const struct ul_scaled *y, const struct ul_type *type,
                                 const double *factors);
 
+/* integers.c: hands over the nodes one by one, and says where new ones go. */
+void ul_integers_walk(struct ul_integers *integers, ul_block_id block,
+                      void (*visit)(struct ul_integers *, ul_node_id));
+
 /* integers_sums.c: the node becomes sums of integers and what follows them; false: it has no such
  * form. */
 bool ul_integers_product(struct ul_integers *integers, ul_node_id id);

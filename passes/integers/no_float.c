@@ -113,20 +113,6 @@ static void turn(struct ul_integers *integers, ul_node_id id)
                ul_no_float_layer_norm(integers, id) || ul_no_float_resize(integers, id));
 }
 
-static void walk(struct ul_integers *integers, ul_block_id block)
-{
-    struct ul_graph *graph = integers->graph;
-    for (uint32_t at = 0; at < graph->blocks[block].node_count; at++) {
-        ul_node_id id = graph->blocks[block].nodes[at];
-        for (uint32_t b = 0; b < graph->nodes[id].block_count; b++)
-            walk(integers, graph->nodes[id].blocks[b]);
-        integers->build = ul_build_at(graph, block, at, graph->nodes[id].name);
-        turn(integers, id);
-        UL_ASSERT(integers->build.at >= at);
-        at = integers->build.at;
-    }
-}
-
 enum ul_status ul_pass_no_float(struct ul_pass *pass)
 {
     struct ul_integers integers = {.pass = pass, .graph = pass->graph};
@@ -136,7 +122,7 @@ enum ul_status ul_pass_no_float(struct ul_pass *pass)
     integers.uses = ul_graph_count_uses(pass->graph, pass->scratch);
     integers.known_count = pass->graph->value_count;
     UL_TRY(turn_edges(&integers));
-    walk(&integers, 0);
+    ul_integers_walk(&integers, 0, turn);
     ul_graph_sweep(pass->graph);
     return ul_pass_dce(pass);
 }

@@ -83,7 +83,7 @@ static enum ul_status peak_of(const struct ul_pass *pass, const struct ul_graph 
                               uint64_t *peak_bytes)
 {
     struct ul_graph copy;
-    UL_TRY(ul_pass_dry_run(pass, graph, &copy));
+    UL_TRY(pass->dry_run(pass, graph, &copy));
     *peak_bytes = ul_steps_peak_bytes(&copy, pass->scratch);
     return UL_OK;
 }

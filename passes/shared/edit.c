@@ -308,3 +308,12 @@ void ul_edit_find_sites(const struct ul_graph *graph, struct ul_arena *arena, ul
     *sites = (struct ul_sites){.count = 0};
     find_sites(graph, arena, value, false, sites);
 }
+
+bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name)
+{
+    for (uint32_t i = 0; i < pass->options->disabled_count; i++) {
+        if (strcmp(pass->options->disabled[i], name) == 0)
+            return true;
+    }
+    return false;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranges of spaces that are beside a plan's own: each value there, of the optional ones those
- * that a position reads, one after the other, through the whole plan. */
+/* The ranges of spaces outside a plan's own: each value there gets one, through the whole plan, one
+ * after the other; an optional value only if a position reads it. */
 #include "planner/model/plan.h"
 #include "planner/model/timeline.h"
 
@@ -22,7 +22,7 @@ static struct ul_plan_range range_of(const struct ul_problem *problem, const str
                                   .size_bytes = of->size_bytes};
 }
 
-/* `is_read`: per value; NULL: none of those that are beside gets a range. */
+/* `is_read`: by value; NULL: no value outside gets a range. */
 static void ranges_remake(struct ul_arena *arena, const struct ul_problem *problem,
                           const bool *is_read, struct ul_plan *plan)
 {

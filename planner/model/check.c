@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The independent checker: replays a plan against its problem and believes nothing it says.
+/* The independent checker: replays a plan against its problem and trusts none of its claims.
  *
- * Method: each value's content is a sum of keys, one for each write that went into its current
- * copy. A step's read must find exactly the writes that come before the step in file order, so by
- * induction over the positions every step computes what it does in file order. A transfer carries
- * the content over; what another stream does is done when stream 0 waited for it, and until then
- * nobody writes what it reads, or touches what it writes. Bytes are safe if the lifetimes are long
- * enough (checked against the touches and loops found here), and no two ranges that are live
- * together overlap (a sweep over time with the live ones by address).
- * Shares no code with the planner but the types, and names for messages. */
+ * Method: each value's content is a sum of keys, one for each write to its current copy. A step's
+ * read must find exactly the writes that come before the step in file order; so, by induction over
+ * the positions, every step computes what it does in file order. A transfer copies the content.
+ * What another stream does is done when stream 0 has waited for it; until then nothing may write
+ * what it reads, or touch what it writes. Bytes are safe if the lifetimes are long enough (checked
+ * against the touches and loops found here), and no two ranges that are live together overlap (a
+ * sweep over time with the live ones by address). It shares no code with the planner except the
+ * types, and names for messages. */
 #include "planner/model/check.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 /* ---- Names for messages ---- */
 
-/* As it is, but where it holds what could move a terminal's cursor. */
+/* The name, quoted where it holds what could move a terminal's cursor. */
 static const char *shown(const struct ul_checker *c, const char *name)
 {
     const char *at = name;
@@ -45,11 +45,12 @@ static const char *place(const struct ul_checker *c, uint32_t p)
         return ul_arena_printf(c->scratch, "position %u, step %s", p, step_name(c, at->step));
     if (at->kind == UL_PLAN_WAIT)
         return ul_arena_printf(c->scratch, "position %u, a wait", p);
-    return ul_arena_printf(c->scratch, "position %u, a %s of %s", p, ul_plan_kind_name(at->kind),
+    return ul_arena_printf(c->scratch, "position %u, a %s of %s", p,
+                           ul_plan_word(ul_plan_word_of(at->kind, at->loads)),
                            value_name(c, at->value));
 }
 
-/* "range 3 (NAME)"; of scratch its step's. */
+/* "range 3 (NAME)"; for scratch the name of its step. */
 static const char *range_name(const struct ul_checker *c, uint32_t r)
 {
     const struct ul_plan_range *range = &c->plan->ranges[r];
@@ -60,7 +61,7 @@ static const char *range_name(const struct ul_checker *c, uint32_t r)
 
 static uint64_t key_of(uint32_t step)
 {
-    /* splitmix64's finaliser: sums of different sets of keys do not meet by accident. */
+    /* splitmix64's finaliser: sums of different sets of keys are not equal by accident. */
     uint64_t x = ((uint64_t)step + 1) * UINT64_C(0x9E3779B97F4A7C15);
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
@@ -80,8 +81,24 @@ static bool is_run(const struct ul_checker *c, uint32_t p)
     return c->plan->positions[p].kind == UL_PLAN_RUN;
 }
 
-/* `ways`: per step, as it ran first. Implementations may differ in the last bits of what they
- * compute: a step that runs again does so the way that it did. */
+/* A step runs where others wait for it, or on the stream of its resource; a stream that belongs to
+ * another resource runs nothing else. */
+static enum ul_status resource_shape(const struct ul_checker *c, uint32_t p)
+{
+    const struct ul_plan_position *at = &c->plan->positions[p];
+    uint32_t own = c->problem->steps[at->step].alternatives[at->alternative].resource;
+    for (uint32_t r = 1; at->stream != 0 && r < c->problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &c->problem->resources[r];
+        if (row->kind != UL_PLAN_ENGINE && (row->stream == at->stream) != (r == own) &&
+            (own != 0 || row->kind == UL_PLAN_LINK))
+            FAIL(c, "position %u: step %s runs on stream %u, which is not that of its resource.", p,
+                 step_name(c, at->step), at->stream);
+    }
+    return UL_OK;
+}
+
+/* `ways`: by step, the alternative of its first run. Alternatives may differ in the last bits of
+ * their results, so a step that runs again must use the same one. */
 static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t *runs,
                                 uint32_t *ways)
 {
@@ -92,6 +109,7 @@ static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t
     if (at->alternative >= step->alternative_count + step->spare_count ||
         at->substep >= step->alternatives[at->alternative].substep_count)
         FAIL(c, "position %u: step %s has no such alternative or part.", p, step_name(c, at->step));
+    UL_TRY(resource_shape(c, p));
     if (at->substep == 0) {
         if (at->copy != runs[at->step])
             FAIL(c, "position %u: step %s is run %u, not %u.", p, step_name(c, at->step),
@@ -115,8 +133,8 @@ static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t
     return UL_OK;
 }
 
-/* What always lives has no second copy, but where it is at home elsewhere, and what spans a region
- * stays where it is. */
+/* A value that always lives has no second copy unless it is at home elsewhere, and a value that
+ * spans a region is not moved. */
 static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
@@ -124,14 +142,14 @@ static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
         FAIL(c, "position %u: unknown value or space.", p);
     const struct ul_plan_value *value = &c->problem->values[at->value];
     bool leaves = value->persistent && ul_checker_may_leave(c, at->value);
-    if (at->kind == UL_PLAN_LOAD && leaves && c->away[at->value] == UL_PLAN_NONE)
+    if (at->loads && leaves && c->away[at->value] == UL_PLAN_NONE)
         c->away[at->value] = at->space;
     if (value->persistent && c->away[at->value] != at->space)
         FAIL(c, "position %u: value %s is not at home in space %u.", p, value_name(c, at->value),
              at->space);
     if (at->space == value->space || value->stays || value->span_region != UL_PLAN_NONE)
         FAIL(c, "position %u: value %s may not move so.", p, value_name(c, at->value));
-    if (!c->problem->spaces[at->space].transfers)
+    if (ul_checker_engine(c, at->space, false) == NULL)
         FAIL(c, "position %u: space %u takes no transfers.", p, at->space);
     return UL_OK;
 }
@@ -208,11 +226,11 @@ static enum ul_status stream_check(struct ul_checker *c, uint32_t p)
     return UL_OK;
 }
 
-/* A wait for a position is one for all that its stream has before it. */
+/* A wait for a position also waits for all earlier positions of its stream. */
 static enum ul_status streams_check(struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
-    uint32_t seen[UL_LIMIT_STREAMS] = {0}; /* per stream: positions from here are not awaited */
+    uint32_t seen[UL_LIMIT_STREAMS] = {0}; /* by stream: positions from here on are not awaited */
     for (uint32_t p = 0; p < plan->position_count; p++)
         c->until[p] = plan->positions[p].stream == 0 ? p : UL_PLAN_NONE;
     for (uint32_t p = 0; p < plan->position_count; p++) {
@@ -271,14 +289,14 @@ static void reads_fill(struct ul_checker *c)
     }
 }
 
-/* What is optional and read by nothing is nowhere. */
+/* An optional value that nothing reads is nowhere. */
 static bool always_lives(const struct ul_checker *c, uint32_t value)
 {
     const struct ul_plan_value *v = &c->problem->values[value];
     return v->persistent && (!v->optional || c->is_read[value]);
 }
 
-/* Where a value that is there from the start, or stays to the end, begins and ends. */
+/* Where a value that is live from the start, or to the end, begins and ends. */
 static uint32_t start_of(const struct ul_checker *c, uint32_t value)
 {
     return c->entry[value] == 0 ? 0 : c->first[c->entry[value]];
@@ -338,7 +356,8 @@ static enum ul_status range_shape(const struct ul_checker *c, uint32_t r)
     return UL_OK;
 }
 
-/* Value ranges first, by (value, copy), then scratch by position, one for each that asks. */
+/* Ranges of values come first, by (value, copy), then scratch by position, one for each that needs
+ * it. */
 static enum ul_status ranges_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
@@ -429,8 +448,8 @@ static bool written_by_run(const struct ul_checker *c, uint32_t position, uint32
     return false;
 }
 
-/* Whether `p` may use the range now: it is live, also while `p` runs on, and what another stream
- * still does with it is done, or only reads as this does. */
+/* Checks that `p` may use the range now: the range is live, also while `p` runs on; and another
+ * stream that still uses it only reads it, as `p` does. */
 static enum ul_status range_use(struct ul_checker *c, uint32_t p, uint32_t value, uint32_t r,
                                 bool writes)
 {
@@ -456,7 +475,7 @@ static enum ul_status range_use(struct ul_checker *c, uint32_t p, uint32_t value
     return UL_OK;
 }
 
-/* The next of the value's ranges begins here, in that space. */
+/* Begins the next of the value's ranges here, in that space. */
 static enum ul_status range_begin(struct ul_checker *c, uint32_t p, uint32_t value, uint32_t space,
                                   uint32_t *out)
 {
@@ -534,12 +553,12 @@ static enum ul_status run_replay(struct ul_checker *c, uint32_t p, const uint8_t
     return UL_OK;
 }
 
-/* A save reads the copy that steps see, a load the newest one in the other space. What is at home
- * there has one. */
+/* A save reads the copy that steps see, a load the newest one in the other space. A value that is
+ * at home there has one. */
 static enum ul_status transfer_replay(struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
-    bool saves = at->kind == UL_PLAN_SAVE;
+    bool saves = !at->loads;
     uint32_t own = c->problem->values[at->value].space;
     uint32_t from = c->current[at->value];
     uint32_t to = UL_PLAN_NONE;
@@ -562,7 +581,7 @@ static enum ul_status transfer_replay(struct ul_checker *c, uint32_t p)
     return UL_OK;
 }
 
-/* What is there before position 0. */
+/* Sets what is live before position 0. */
 static enum ul_status start_replay(struct ul_checker *c, uint32_t v)
 {
     const struct ul_plan *plan = c->plan;
@@ -603,7 +622,8 @@ static enum ul_status end_replay(const struct ul_checker *c, uint32_t v)
     return UL_OK;
 }
 
-/* Where an entry begins or ends, nothing is left in the arena of what is at home elsewhere. */
+/* Where an entry begins or ends, no copy of a value that is at home elsewhere may remain in the
+ * arena. */
 static enum ul_status homes_leave(struct ul_checker *c, uint32_t p)
 {
     for (uint32_t v = 0; v < c->problem->value_count; v++) {
@@ -645,8 +665,8 @@ static enum ul_status replay_check(struct ul_checker *c)
 
 /* ---- Loops and entries ---- */
 
-/* What a position touches and a loop around it needs in other rounds too lives through the loop;
- * what an entry leaves for other calls, always, and as one copy. */
+/* A value that a position touches and that a loop around it needs in other rounds must live through
+ * the loop; a value that an entry leaves for other calls must always live, as one copy. */
 static enum ul_status touch_in_region(const struct ul_checker *c, const struct ul_plan_range *range,
                                       uint32_t region)
 {
@@ -757,9 +777,9 @@ static enum ul_status alias_check(const struct ul_checker *c, uint32_t r)
     return UL_OK;
 }
 
-/* The sweep below sees what a handover leaves from the position after it on: two outputs in place
- * of one input would overwrite each other at the position itself, and never meet there if one of
- * them is not used later. */
+/* The sweep below sees the result of a handover from the position after it on: two outputs in place
+ * of one input would overwrite each other at the position itself, and would never meet in the sweep
+ * if one of them is not used later. */
 static enum ul_status aliases_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
@@ -832,7 +852,8 @@ static enum ul_status live_insert(const struct ul_checker *c, uint32_t *live, ui
     return UL_OK;
 }
 
-/* A range in place of another occupies bytes of its own from the position after the handover. */
+/* A range in place of another one occupies bytes of its own from the position after the
+ * handover. */
 static enum ul_status space_sweep(const struct ul_checker *c, uint32_t space, struct entry *begins,
                                   struct entry *ends, uint32_t *live)
 {
@@ -881,7 +902,8 @@ static enum ul_status bytes_check(const struct ul_checker *c)
             FAIL(c, "space %u: reserves %llu bytes, but its ranges need %llu.", space,
                  (unsigned long long)plan->reserved_bytes[space], (unsigned long long)top);
         uint64_t capacity = c->problem->spaces[space].capacity_bytes;
-        if (plan->fits && capacity != 0 && top > capacity)
+        bool has_banks = space == 0 && plan->bank_count > 0; /* which have capacities each */
+        if (plan->fits && capacity != 0 && top > capacity && !has_banks)
             FAIL(c, "space %u: does not fit its capacity, as the plan says.", space);
     }
     return UL_OK;
@@ -919,5 +941,6 @@ enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *
     UL_TRY(replay_check(&c));
     UL_TRY(touches_check(&c));
     UL_TRY(bytes_check(&c));
+    UL_TRY(ul_checker_banks(&c));
     return ul_checker_sums(&c);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checker's second half: the sums, the costs and the bound that a plan says of itself. */
+/* The checker's second half: the plan's claims about its sums, costs and bound. */
 #include "planner/model/check.h"
 
 #include <stdlib.h>
@@ -18,11 +18,24 @@ bool ul_checker_may_leave(const struct ul_checker *c, uint32_t value)
     const struct ul_plan_value *v = &c->problem->values[value];
     if (!v->persistent || v->optional || v->pinned || v->stays || v->span_region != UL_PLAN_NONE)
         return false;
-    for (uint32_t s = 0; s < c->problem->space_count; s++) {
-        if (c->problem->spaces[s].transfers)
+    for (uint32_t r = 0; r < c->problem->resource_count; r++) {
+        if (c->problem->resources[r].kind == UL_PLAN_ENGINE)
             return true;
     }
     return false;
+}
+
+const struct ul_plan_resource *ul_checker_engine(const struct ul_checker *c, uint32_t space,
+                                                 bool loads)
+{
+    const struct ul_plan_resource *rows = c->problem->resources, *first = NULL, *last = NULL;
+    for (uint32_t r = c->problem->resource_count; r-- > 0;) {
+        if (rows[r].kind != UL_PLAN_ENGINE || rows[r].space != space)
+            continue;
+        first = &rows[r];
+        last = last == NULL ? first : last;
+    }
+    return loads ? last : first;
 }
 
 uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region)
@@ -123,7 +136,7 @@ static enum ul_status rows_check(const struct ul_checker *c)
     return UL_OK;
 }
 
-/* ---- A packing that is said to be the least ---- */
+/* ---- A packing that is claimed to be the smallest ---- */
 
 /* A range, with those that take over its bytes. */
 struct block {
@@ -178,7 +191,7 @@ static uint32_t blocks_make(const struct ul_checker *c, struct block *blocks)
     return count;
 }
 
-/* The lowest place beside the blocks before it; each collision moves it up. */
+/* Finds the lowest place that does not overlap the blocks before it; each collision moves it up. */
 static void block_place(struct block *blocks, uint32_t at)
 {
     struct block *block = &blocks[at];
@@ -191,11 +204,12 @@ static void block_place(struct block *blocks, uint32_t at)
             continue;
         block->offset_bytes =
             (end + block->alignment_bytes - 1) / block->alignment_bytes * block->alignment_bytes;
-        i = UINT32_MAX; /* from the first again */
+        i = UINT32_MAX; /* start again from the first */
     }
 }
 
-/* Largest first, each as low as it goes: a packing below one that is said to be the least. */
+/* Places blocks by size, each as low as possible: this packing must not be smaller than one that is
+ * claimed to be the smallest. */
 static enum ul_status packing_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
@@ -221,21 +235,39 @@ static enum ul_status packing_check(const struct ul_checker *c)
 
 /* ---- Costs ---- */
 
-/* What a position takes by itself: a run at its first substep, a transfer by the other space, a
- * wait for a run what that costs. */
+/* The cost of a wait for a run: the latency of its stream's row, if that computes; if the stream
+ * has no row, that of the first other row that computes. */
+static uint64_t wait_duration(const struct ul_checker *c, const struct ul_plan_position *awaited)
+{
+    uint64_t cost = 0;
+    for (uint32_t r = c->problem->resource_count; awaited->kind == UL_PLAN_RUN && r-- > 1;) {
+        const struct ul_plan_resource *row = &c->problem->resources[r];
+        cost = row->kind == UL_PLAN_COMPUTE ? row->latency_cost : cost;
+    }
+    for (uint32_t r = 1; awaited->kind == UL_PLAN_RUN && r < c->problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &c->problem->resources[r];
+        if (row->kind != UL_PLAN_ENGINE && row->stream == awaited->stream)
+            cost = row->kind == UL_PLAN_COMPUTE ? row->latency_cost : 0;
+    }
+    return cost;
+}
+
+/* The time of a position alone: a run at its first substep; a transfer by its engine; a wait for a
+ * run the cost of waiting. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
 {
     uint64_t scaled, sum;
     if (at->kind == UL_PLAN_RUN)
         return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
     if (at->kind == UL_PLAN_WAIT)
-        return c->plan->positions[at->awaited].kind == UL_PLAN_RUN ? c->problem->join_cost : 0;
-    const struct ul_plan_space *space = &c->problem->spaces[at->space];
-    if (space->bandwidth_mb == 0)
-        return space->latency_cost;
+        return wait_duration(c, &c->plan->positions[at->awaited]);
+    const struct ul_plan_resource *engine = ul_checker_engine(c, at->space, at->loads);
+    if (engine->bandwidth_mb == 0)
+        return engine->latency_cost;
     if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))
         scaled = UINT64_MAX;
-    return ul_size_add(scaled / space->bandwidth_mb, space->latency_cost, &sum) ? sum : UINT64_MAX;
+    return ul_size_add(scaled / engine->bandwidth_mb, engine->latency_cost, &sum) ? sum
+                                                                                  : UINT64_MAX;
 }
 
 /* When the last position of stream 0 ends. */
@@ -245,20 +277,28 @@ static uint64_t finish_of(const struct ul_checker *c)
     uint64_t stream_end[UL_LIMIT_STREAMS] = {0};
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
+        uint32_t queue = at->stream; /* runs of stream 0 on another resource wait there too */
+        if (at->kind == UL_PLAN_RUN && at->stream == 0)
+            queue =
+                c->problem
+                    ->resources[c->problem->steps[at->step].alternatives[at->alternative].resource]
+                    .stream;
         uint64_t begin = stream_end[0];
         if (stream_end[at->stream] > begin)
             begin = stream_end[at->stream];
+        if (stream_end[queue] > begin)
+            begin = stream_end[queue];
         if (at->kind == UL_PLAN_WAIT && end[at->awaited] > begin)
             begin = end[at->awaited];
         if (!ul_size_add(begin, duration_of(c, at), &end[p]))
             end[p] = UINT64_MAX;
-        stream_end[at->stream] = end[p];
+        stream_end[at->stream] = stream_end[queue] = end[p];
     }
     return stream_end[0];
 }
 
-/* What is said of a cost under a budget, `steps_cost` being every step once, the fastest way. What
- * a bound has beyond that is the planner's word. */
+/* Checks claims about the cost under a budget; `steps_cost` is every step once by its fastest
+ * alternative, for the resource with the most work. The planner alone claims a bound above that. */
 static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t steps_cost)
 {
     const struct ul_plan *plan = c->plan;
@@ -286,6 +326,44 @@ static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t step
     return UL_OK;
 }
 
+uint32_t ul_checker_cheapest(const struct ul_plan_step *step)
+{
+    uint32_t cheapest = 0;
+    for (uint32_t a = 1; a < step->alternative_count; a++) {
+        const struct ul_plan_alternative *at = &step->alternatives[a];
+        const struct ul_plan_alternative *best = &step->alternatives[cheapest];
+        if (at->cost < best->cost ||
+            (at->cost == best->cost && best->other_bits && !at->other_bits))
+            cheapest = a;
+    }
+    return cheapest;
+}
+
+static void add_saturated(uint64_t *sum, uint64_t more)
+{
+    if (!ul_size_add(*sum, more, sum))
+        *sum = UINT64_MAX;
+}
+
+/* The time of the steps that only one resource can run, for the busiest one. */
+static uint64_t busiest_cost(const struct ul_checker *c)
+{
+    uint64_t *sums = UL_NEW_ARRAY(c->scratch, uint64_t, c->problem->resource_count), most = 0;
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        const struct ul_plan_step *step = &c->problem->steps[s];
+        const struct ul_plan_alternative *first = step->alternatives;
+        uint64_t min = first->cost;
+        for (uint32_t a = 1; a < step->alternative_count; a++) {
+            min = first[a].cost < min ? first[a].cost : min;
+            min = first[a].resource != first->resource ? 0 : min;
+        }
+        sums[first->resource] += min;
+    }
+    for (uint32_t r = 0; r < c->problem->resource_count; r++)
+        most = sums[r] > most ? sums[r] : most;
+    return most;
+}
+
 static enum ul_status cost_check(const struct ul_checker *c)
 {
     uint64_t cost = finish_of(c), base = 0;
@@ -296,7 +374,9 @@ static enum ul_status cost_check(const struct ul_checker *c)
             min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
         base += min;
     }
-    uint64_t steps_cost = base;
+    uint64_t steps_cost = busiest_cost(c);
+    add_saturated(&cost, c->bank_cost);
+    add_saturated(&base, c->least_bank_cost);
     if (c->problem->base_cost != 0)
         base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)
@@ -306,8 +386,9 @@ static enum ul_status cost_check(const struct ul_checker *c)
 
 /* ---- The bound over all plans ---- */
 
-/* Whether a value is counted where a substep touches it: outputs that may lie in an input are free,
- * what always lives is counted elsewhere, and so is what the substep has touched before. */
+/* Whether a value is counted where a substep touches it. Outputs that may be in an input's place
+ * are free; values that always live are counted elsewhere; so are values that the substep has
+ * touched before. */
 static bool counts_in_substep(const struct ul_checker *c, const struct ul_plan_substep *substep,
                               uint32_t touched, bool leaves)
 {
@@ -327,7 +408,8 @@ static bool counts_in_substep(const struct ul_checker *c, const struct ul_plan_s
            !ul_checker_has(substep->writes, touched - substep->read_count, value);
 }
 
-/* With what the substep touches of what may be at home elsewhere, or `kept_bytes` of it. */
+/* Includes what the substep touches of values that may be at home elsewhere, or `kept_bytes` of
+ * it. */
 static uint64_t substep_bytes(const struct ul_checker *c, const struct ul_plan_substep *substep,
                               uint64_t kept_bytes)
 {
@@ -344,7 +426,7 @@ static uint64_t substep_bytes(const struct ul_checker *c, const struct ul_plan_s
     return bytes + (leaving > kept_bytes ? leaving : kept_bytes);
 }
 
-/* All that is there when an entry (the root, if there is none) begins, or when it ends. */
+/* All that is live when an entry (or the root, if there is none) begins, or when it ends. */
 static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
 {
     uint64_t bytes = 0;
@@ -368,13 +450,13 @@ static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
 }
 
 struct optional_parts {
-    uint64_t *seen; /* per value: the round that met it last */
+    uint64_t *seen; /* by value: the round that met it last */
     uint64_t round;
-    uint64_t *readers; /* per value: steps that may read it; while that is counted, 0 */
+    uint64_t *readers; /* by value: steps that may read it; 0 while that is counted */
 };
 
-/* Meets each optional value of space 0 that an alternative reads once a round: counts its readers,
- * or, where they are known, returns their even parts. */
+/* Visits each optional value of space 0 that an alternative reads, once in each round: counts its
+ * readers or, where they are known, returns the sum of their even parts. */
 static uint64_t parts_meet(const struct ul_checker *c, struct optional_parts *parts,
                            const struct ul_plan_alternative *alternative, bool is_count)
 {
@@ -395,8 +477,8 @@ static uint64_t parts_meet(const struct ul_checker *c, struct optional_parts *pa
     return sum;
 }
 
-/* What optional values take in any plan: each step reads one way's at least, and as many steps as
- * may read a value have a part of it each. */
+/* What optional values take in any plan: each step reads at least those of one alternative, and
+ * each step that may read a value has an even part of it. */
 static uint64_t optional_bytes(const struct ul_checker *c)
 {
     struct optional_parts parts = {.round = 0};
@@ -420,27 +502,14 @@ static uint64_t optional_bytes(const struct ul_checker *c)
     return bytes;
 }
 
-static uint32_t cheapest_of(const struct ul_plan_step *step)
-{
-    uint32_t cheapest = 0;
-    for (uint32_t a = 1; a < step->alternative_count; a++) {
-        const struct ul_plan_alternative *at = &step->alternatives[a];
-        const struct ul_plan_alternative *best = &step->alternatives[cheapest];
-        if (at->cost < best->cost ||
-            (at->cost == best->cost && best->other_bits && !at->other_bits))
-            cheapest = a;
-    }
-    return cheapest;
-}
-
-/* Whether the plan is one of an order alone: every step once, by its cheapest alternative. */
+/* Whether the plan is only an order: every step once, by its cheapest alternative. */
 static bool is_an_order(const struct ul_checker *c)
 {
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
         if (at->kind != UL_PLAN_RUN || at->stream != 0 || at->copy > 0)
             return false;
-        if (at->alternative != cheapest_of(&c->problem->steps[at->step]))
+        if (at->alternative != ul_checker_cheapest(&c->problem->steps[at->step]))
             return false;
     }
     return true;
@@ -449,10 +518,10 @@ static bool is_an_order(const struct ul_checker *c)
 /* What lives at each position of the order of the file. */
 struct file_order {
     uint32_t length;
-    uint32_t *begin, *end; /* per value: positions that touch it, half-open */
-    uint32_t *region;      /* per value: the loop or entry around the first step that touches it */
-    bool *crosses;         /* per value: a step in another one, or in none, touches it too */
-    uint64_t *scratch;     /* per position */
+    uint32_t *begin, *end; /* by value: positions that touch it, half-open */
+    uint32_t *region;      /* by value: the loop or entry around the first step that touches it */
+    bool *crosses;         /* by value: a step in another one, or in none, touches it too */
+    uint64_t *scratch;     /* by position */
 };
 
 static void file_order_note(struct file_order *order, uint32_t value, uint32_t region)
@@ -478,7 +547,7 @@ static void file_order_walk(const struct ul_checker *c, struct file_order *order
 {
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
-        const struct ul_plan_alternative *way = &step->alternatives[cheapest_of(step)];
+        const struct ul_plan_alternative *way = &step->alternatives[ul_checker_cheapest(step)];
         uint32_t region = loop_around(c->problem, step->region);
         for (uint32_t i = 0; i < way->substep_count; i++) {
             const struct ul_plan_substep *substep = &way->substeps[i];
@@ -493,15 +562,15 @@ static void file_order_walk(const struct ul_checker *c, struct file_order *order
 }
 
 /* The largest live sum of the file's order where nothing takes over an input. Some order needs no
- * more, so no bound over all orders is above it. A value that does not live in one interval, as one
- * that crosses a loop or an entry may not, counts at every position. */
+ * more, so no bound over all orders is above it. A value that may not live in one interval, since
+ * it crosses a loop or an entry, counts at every position. */
 static uint64_t file_order_bytes(const struct ul_checker *c)
 {
     struct file_order order = {.length = 0};
     uint32_t count = c->problem->value_count, room = 1;
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
-        room += step->alternatives[cheapest_of(step)].substep_count;
+        room += step->alternatives[ul_checker_cheapest(step)].substep_count;
     }
     order.begin = UL_NEW_ARRAY(c->scratch, uint32_t, count);
     order.end = UL_NEW_ARRAY(c->scratch, uint32_t, count);
@@ -528,7 +597,7 @@ static uint64_t file_order_bytes(const struct ul_checker *c)
     return most;
 }
 
-/* A bound over all orders is above neither this plan's order nor the file's. */
+/* A bound over all orders is neither above this plan's order nor above the file's. */
 static enum ul_status orders_bound_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
@@ -544,7 +613,7 @@ static enum ul_status orders_bound_check(const struct ul_checker *c)
     return UL_OK;
 }
 
-/* Of what may be at home elsewhere, what no other space has room for. */
+/* The part of values that may be at home elsewhere for which no other space has room. */
 static uint64_t kept_bytes(const struct ul_checker *c)
 {
     uint64_t leaving = 0;
@@ -554,14 +623,14 @@ static uint64_t kept_bytes(const struct ul_checker *c)
     }
     for (uint32_t s = 0; s < c->problem->space_count; s++) {
         uint64_t capacity = c->problem->spaces[s].capacity_bytes;
-        if (c->problem->spaces[s].transfers)
+        if (ul_checker_engine(c, s, false) != NULL)
             leaving -= capacity == 0 || capacity > leaving ? leaving : capacity;
     }
     return leaving;
 }
 
-/* What the neediest step touches, done the least needy way, beside all that is persistent; or all
- * inputs, or all outputs. */
+/* What the neediest step touches, by its least needy alternative, in addition to all persistent
+ * values; or all inputs, or all outputs. */
 static enum ul_status bound_check(const struct ul_checker *c)
 {
     uint64_t always, kept = kept_bytes(c), ends = ends_bytes(c, &always) + kept;
@@ -583,8 +652,8 @@ static enum ul_status bound_check(const struct ul_checker *c)
     if (c->plan->lower_bound_bytes != always + bound)
         FAIL(c, "the lower bound is %llu, not %llu.", (unsigned long long)(always + bound),
              (unsigned long long)c->plan->lower_bound_bytes);
-    /* Another rewriting of the program may need less, but for what is there at its ends. Budgets of
-     * a process are for more than that, and not for rows of tables that nobody looks up. */
+    /* Another rewriting of the program may need less, except for what is live at its ends. Budgets
+     * of a process bound more than that, but not rows of tables that are never looked up. */
     uint64_t bounded = c->plan->bounded_bytes;
     bool is_of_space = bounded == 0 || bounded == c->plan->reserved_bytes[0];
     if ((is_of_space && c->plan->smallest_budget_bytes < always + ends) ||

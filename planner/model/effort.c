@@ -54,7 +54,7 @@ void ul_effort_end_turn(struct ul_effort *effort, struct ul_effort_turn whole)
 {
     effort->work_limit = whole.work_limit;
     effort->deadline_seconds = whole.deadline_seconds;
-    effort->stopped_by_time = false; /* of the turn; the next look at the clock tells */
+    effort->stopped_by_time = false; /* that of the turn; the next look at the clock sets it */
 }
 
 uint64_t ul_seed_next(uint64_t *state)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which steps of a problem are its forward pass.
+/* Finds the steps of a problem's forward pass.
  *
  * Problem: a program that trains runs forward, then backward; methods that choose what is kept
- * between the two must know which step is which.
- * Method: a value that is kept for the backward pass is counted as such (UL_PLAN_SAVED). What makes
- * one is forward, and so is what that reads from earlier steps. */
+ * between the two must know which step is which. Method: a value that is kept for the backward pass
+ * has a class of its own (UL_PLAN_SAVED). A step that makes one is forward, and so are the earlier
+ * steps whose results it reads. */
 #include "planner/model/problem.h"
 
-/* Marks what the step reads, or says whether it writes what is marked. */
+/* Marks what the step reads; or returns whether it writes what is marked. */
 static bool step_touches(const struct ul_problem *problem, uint32_t step, bool *is_read, bool marks)
 {
     const struct ul_plan_step *at = &problem->steps[step];

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Live sums that are kept up to date while steps are merged.
+/* Keeps live sums up to date while steps are merged.
  *
  * Problem: the timeline and the account read a whole plan; a pass that tries thousands of merges
  * can only afford what a merge changes. Method: each value has the list of positions that touch it,
- * from which its range follows at any time, as planner/model/timeline.c has it: from the first
- * touch to the last, and where a loop is crossed, over all of that loop. A merge changes the ranges
- * of what the merged positions touched, and with them what is taken over where these ranges begin
- * or end:
+ * from which its range follows as in planner/model/timeline.c: from the first touch to the last,
+ * and over all of a loop that it crosses. A merge changes the ranges of values that the merged
+ * positions touch, and so the takeovers where these ranges begin or end:
  *
  *     position   0   1   2   3                 0   1   2   3
  *     a          [-------)                     [-----------)     read at 1, then at 2
@@ -14,7 +13,7 @@
  *     c                  [-------)                     [-------)
  *     sum        a  a+b b+c  c                 a   a  a+c  c
  *
- * The difference is a short list of steps up and down, which is held against what is there.
+ * The difference is a short list of steps up and down, which is compared with the current sums.
  * Left undone: steps that run twice. */
 #include "planner/model/live.h"
 
@@ -22,13 +21,13 @@
 
 #include "planner/model/timeline.h"
 
-/* Live sums of this part of what the neediest step takes by itself, which no plan can do without,
- * are small: a merge may add to them. */
+/* Live sums are small up to this fraction of what the neediest step needs by itself, which no plan
+ * can avoid: a merge may add to them. */
 enum { SMALL = 4 };
 
 struct range {
     uint32_t begin, end; /* begin UL_PLAN_NONE: never live */
-    bool is_alias;       /* another's bytes: counts from the position behind `begin` */
+    bool is_alias;       /* it has another's bytes: it counts from the position after `begin` */
     bool is_taken;       /* another takes its bytes over at the end */
 };
 
@@ -41,29 +40,29 @@ struct old_touch {
     uint32_t index, position;
 };
 
-/* From `position` on the sum is another. */
+/* The change of the sum from `position` on. */
 struct edge {
     uint32_t position;
-    uint64_t bytes; /* modulo 2^64: also less */
+    uint64_t bytes; /* modulo 2^64: may be a decrease */
 };
 
 struct ul_live {
-    struct ul_live_sequence sequence; /* as it was before all merges */
+    struct ul_live_sequence sequence; /* before all merges */
     struct ul_arena *arena;
-    const struct ul_plan_substep **substeps; /* per position; NULL: empty */
-    uint32_t *regions;                       /* per position */
-    uint32_t *next;                          /* per position: towards the next that is not empty */
+    const struct ul_plan_substep **substeps; /* by position; NULL: empty */
+    uint32_t *regions;                       /* by position */
+    uint32_t *next;                          /* by position: towards the next that is not empty */
     uint32_t *region_begin, *region_end;
     bool has_loops;
     /* touches[touch_first[v]] up to touch_first[v + 1]: positions that touch value v, or none. */
     uint32_t *touch_first, *touches;
-    uint64_t *padded_bytes; /* per value: 0 where it is in another space */
-    struct range *ranges;   /* per value */
-    uint64_t *sums_bytes;   /* per position, without the scratch there */
-    uint64_t small_bytes;   /* live sums up to it do not count */
+    uint64_t *padded_bytes; /* by value: 0 where it is in another space */
+    struct range *ranges;   /* by value */
+    uint64_t *sums_bytes;   /* by position, without its scratch */
+    uint64_t small_bytes;   /* live sums up to this do not count */
     uint64_t alignment_bytes;
-    /* Of the merge at hand: what it changed, as it was. */
-    uint32_t *value_marks, *position_marks; /* the merge that came by last */
+    /* Values that the current merge changed, before the change. */
+    uint32_t *value_marks, *position_marks; /* the last merge that visited them */
     uint32_t mark;
     struct old_range *old_ranges;
     uint32_t old_range_count, old_range_capacity;
@@ -85,7 +84,7 @@ static void range_cover(struct range *range, uint32_t begin, uint32_t end)
         range->end = end;
 }
 
-/* The innermost region that both are in. */
+/* The innermost region that contains both. */
 static uint32_t region_around(const struct ul_plan_region *regions, uint32_t a, uint32_t b)
 {
     while (a != b) {
@@ -97,7 +96,7 @@ static uint32_t region_around(const struct ul_plan_region *regions, uint32_t a, 
     return a;
 }
 
-/* The innermost region that all touches of the value are in; the root where it lives beyond. */
+/* The innermost region that contains all touches of the value; the root where it lives beyond. */
 static uint32_t home_of(const struct ul_live *live, uint32_t value)
 {
     const struct ul_plan_value *at = &live->sequence.values[value];
@@ -113,7 +112,7 @@ static uint32_t home_of(const struct ul_live *live, uint32_t value)
     return home;
 }
 
-/* A touch in a loop below the value's home holds it through the outermost such loop. */
+/* A touch in a loop below the value's home keeps the value through the outermost such loop. */
 static void range_touch(const struct ul_live *live, struct range *range, uint32_t home,
                         uint32_t position)
 {
@@ -145,7 +144,7 @@ static struct range range_of(const struct ul_live *live, uint32_t value)
     return range;
 }
 
-/* ---- What is taken over ---- */
+/* ---- Takeovers ---- */
 
 /* Notes a value's range before the merge changes it. */
 static struct range *range_change(struct ul_live *live, uint32_t value)
@@ -164,7 +163,7 @@ static bool there_before(const struct ul_plan_value *value)
     return value->live_from_start || value->persistent;
 }
 
-/* Whether a loop around `position` runs it again and needs then what came in from before it. */
+/* Whether a loop around `position` runs it again and then needs what came in from before it. */
 static bool is_needed_again(const struct ul_live *live, uint32_t position, uint32_t value)
 {
     uint32_t r = live->sequence.region_of[position];
@@ -193,7 +192,7 @@ static bool can_take_over(const struct ul_live *live, uint32_t position,
            !is_needed_again(live, position, option->input);
 }
 
-/* All options at a position anew: they concern what begins or ends there alone. */
+/* Applies all options at a position anew: they concern only what begins or ends there. */
 static void options_apply(struct ul_live *live, uint32_t position)
 {
     const struct ul_plan_substep *substep = live->substeps[position];
@@ -229,7 +228,7 @@ static bool substep_touches(const struct ul_plan_substep *substep, uint32_t valu
            ul_ids_have(substep->writes, substep->write_count, value);
 }
 
-/* The touches of a value, as the merge leaves them. */
+/* The touches of a value after the merge. */
 static void touches_merge(struct ul_live *live, const struct ul_live_merge *merge, uint32_t value)
 {
     uint32_t at = substep_touches(merge->substep, value) ? merge->at : UL_PLAN_NONE;
@@ -245,7 +244,7 @@ static void touches_merge(struct ul_live *live, const struct ul_live_merge *merg
     }
 }
 
-/* Puts the one substep in the place of the many, and finds the ranges of what they touched. */
+/* Replaces the merged substeps by one, and finds the ranges of what they touched. */
 static void ranges_merge(struct ul_live *live, const struct ul_live_merge *merge)
 {
     for (uint32_t i = 0; i < merge->position_count; i++) {
@@ -277,7 +276,7 @@ static void options_apply_once(struct ul_live *live, uint32_t position)
     options_apply(live, position);
 }
 
-/* What is taken over where the ranges that changed begin and end, before as after. */
+/* Updates takeovers where changed ranges begin and end, before and after the change. */
 static void takeovers_merge(struct ul_live *live, const struct ul_live_merge *merge)
 {
     uint32_t count = live->old_range_count;
@@ -347,7 +346,7 @@ static uint64_t bytes_with(const struct ul_live *live, uint32_t position,
     return bytes + ul_size_align_or_die(substep->scratch_bytes, live->alignment_bytes);
 }
 
-/* Some input that ends may be taken over by the output. */
+/* Whether the output may take over some input that ends. */
 static bool has_option(const struct ul_live *live, const struct ul_plan_substep *substep,
                        uint32_t output)
 {
@@ -376,7 +375,7 @@ static uint64_t need_of(const struct ul_live *live, const struct ul_plan_substep
     return need;
 }
 
-/* Found for the first merge: who only asks for the sums need not pay for it. */
+/* Found at the first merge: callers that only read the sums need not pay for it. */
 static void small_find(struct ul_live *live)
 {
     uint64_t bound_bytes = 0;
@@ -388,7 +387,7 @@ static void small_find(struct ul_live *live)
         live->small_bytes = bound_bytes / SMALL + 1;
 }
 
-/* `added` bytes in [begin, end) are more than there may be at a step that the merge leaves. */
+/* Whether `added` bytes in [begin, end) exceed the limit at a step that remains after the merge. */
 static bool exceeds(struct ul_live *live, const struct ul_live_merge *merge,
                     const struct edge *edges, uint64_t added)
 {
@@ -401,7 +400,7 @@ static bool exceeds(struct ul_live *live, const struct ul_live_merge *merge,
     return false;
 }
 
-/* One step needs more by itself than each of those that it stands for. */
+/* Whether the one step needs more by itself than each of those that it replaces. */
 static bool need_grows(const struct ul_live *live, const struct ul_live_merge *merge)
 {
     uint64_t max_bytes = 0;
@@ -431,7 +430,7 @@ static bool sums_grow(struct ul_live *live, const struct ul_live_merge *merge)
     return at_bytes > max_bytes;
 }
 
-/* Some other step writes the value, too: which of them comes first is the planner's choice. */
+/* Whether another step writes the value too: the planner chooses which of them comes first. */
 static bool has_other_writer(const struct ul_live *live, const struct ul_live_merge *merge,
                              uint32_t value)
 {
@@ -445,8 +444,8 @@ static bool has_other_writer(const struct ul_live *live, const struct ul_live_me
     return false;
 }
 
-/* What is there earlier than before takes more than what is there no more: in another order that
- * costs bytes, even where it does not in this one. */
+/* Whether values that begin earlier than before take more than values that vanish: in another order
+ * that costs bytes, even where it does not in this one. */
 static bool begins_more(const struct ul_live *live, const struct ul_live_merge *merge)
 {
     uint64_t earlier_bytes = 0;
@@ -582,7 +581,7 @@ static void regions_locate(struct ul_live *live)
     }
 }
 
-/* Lists by counting: touch_first[v] moves from where the list of v ends to where it begins. */
+/* Lists by counting: touch_first[v] moves from the end of the list of v to its beginning. */
 static void touches_list(struct ul_live *live)
 {
     uint32_t *first = UL_NEW_ARRAY(live->arena, uint32_t, (uint64_t)live->sequence.value_count + 1);

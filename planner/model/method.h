@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The methods of the planner: one row each.
+/* The methods of the planner, one row for each.
  *
- * Whatever knows a method by its name (options and their help, plans, reports) reads these rows,
- * and so does what runs them: the one that is named, or, by default, all that join, of which the
- * best result wins. A method is its row here and the file with its function.
+ * Everything that knows a method by its name (options and their help, plans, reports) reads these
+ * rows. So does the code that runs them: the named method, or, by default, all that join, of which
+ * the best result wins. A method consists of its row here and the file with its function.
  *
  *     ROW(constant, name, run, turns, needs, proves)
  *         run     the function; order/order_internal.h, remat/remat.h and pack/pack_internal.h
- *                 say of which types
+ *                 have their types
  *         turns   when it joins where no method is named, or UL_TURN_NONE
- *         needs   what it applies to, or NULL: anything
+ *         needs   what it applies to; NULL: anything
  *         proves  what a proof by it covers, or NULL
  *     WORD(constant, name, needs, proves)
  *         no method of its own: all that join (the first of a kind, which is the default), or none
@@ -22,12 +22,13 @@
 /* Methods run in these turns, and within one in the order of their rows. */
 enum ul_method_turn {
     UL_TURN_NONE = 0,
-    UL_TURN_FIRST = 1,  /* what is cheap, or settles small problems at once */
-    UL_TURN_START = 2,  /* finds what searches go on from */
+    UL_TURN_FIRST = 1,  /* cheap ones, or those that solve small problems at once */
+    UL_TURN_START = 2,  /* finds a start for searches */
     UL_TURN_SEARCH = 4, /* of an order: in rounds that cost ever more */
-    UL_TURN_AFTER = 8,  /* goes on from what those found */
-    UL_TURN_LAST = 16,  /* with what work there is left */
-    UL_TURN_OWN = 32,   /* of an order: makes one from nothing, which is kept where it is named */
+    UL_TURN_AFTER = 8,  /* continues from what those found */
+    UL_TURN_LAST = 16,  /* with the remaining work */
+    /* of an order: makes one from nothing, which is kept if the method is named */
+    UL_TURN_OWN = 32,
 };
 
 #define UL_ORDER_METHODS(WORD, ROW)                                                                \
@@ -83,7 +84,7 @@ enum ul_method_kind { UL_METHOD_ORDER, UL_METHOD_REMAT, UL_METHOD_PACK };
 struct ul_method {
     const char *name;
     const char *needs, *proves; /* or NULL */
-    const char *keeps_file;     /* what a plan says where a search for an order keeps the file's */
+    const char *keeps_file; /* the text of a plan where a search for an order keeps the file's */
 };
 
 /* The row of a method, by its constant. */

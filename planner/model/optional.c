@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What optional values take: bounds and shares.
+/* Bytes of optional values: bounds and shares.
  *
- * All that are there are there at once, through the whole plan. A value is shared evenly among the
- * steps that may read it, so that what each step reads in shares, summed, is never more than what
- * is there:
+ * All that a plan has are live together, through the whole plan. A value is divided evenly among
+ * the steps that may read it, so that the shares of steps that read it never add up to more than
+ * its bytes:
  *
- *     w, 12 bytes, may be read by 3 steps; a plan in which 2 of them do has 12 >= 2 * 4
- */
+ *     w, 12 bytes, may be read by 3 steps; a plan in which 2 of them do has 12 >= 2 * 4 */
 #include "planner/model/optional.h"
 
-/* Whether an earlier substep reads the value, or this one does before its read number `read`. */
+/* Whether an earlier substep reads the value, or this one before its read number `read`. */
 static bool is_read_before(const struct ul_plan_alternative *alternative, uint32_t substep,
                            uint32_t read)
 {
@@ -32,8 +31,8 @@ static bool reads(const struct ul_plan_alternative *alternative, uint32_t value)
     return false;
 }
 
-/* Counts the step with each optional value that it may read; `last` is the step that a value was
- * counted with, and one more. */
+/* Counts the step for each optional value that it may read; `last` is 1 + the step for which a
+ * value was counted last. */
 static void step_count(const struct ul_problem *problem, uint32_t step, uint32_t *counts,
                        uint32_t *last)
 {

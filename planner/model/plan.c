@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What any plan can be asked. */
+/* Questions about any plan. */
 #include "planner/model/plan.h"
 #include "planner/model/method.h"
 
@@ -20,6 +20,36 @@ const struct ul_plan_range *ul_plan_find_range(const struct ul_problem *problem,
             return &plan->ranges[r];
     }
     return NULL;
+}
+
+const struct ul_plan_resource *ul_plan_resource_at(const struct ul_problem *problem,
+                                                   const struct ul_plan_position *at)
+{
+    UL_ASSERT(at->kind != UL_PLAN_WAIT);
+    if (at->kind == UL_PLAN_COPY)
+        return ul_problem_engine(problem, at->space, at->loads);
+    return &problem->resources[problem->steps[at->step].alternatives[at->alternative].resource];
+}
+
+uint64_t ul_plan_cost_at(const struct ul_problem *problem, const struct ul_plan_position *at)
+{
+    if (at->kind == UL_PLAN_COPY)
+        return ul_resource_cost(ul_plan_resource_at(problem, at),
+                                problem->values[at->value].size_bytes);
+    return at->kind == UL_PLAN_RUN && at->substep == 0
+               ? problem->steps[at->step].alternatives[at->alternative].cost
+               : 0;
+}
+
+uint32_t ul_plan_find_bank(const struct ul_plan *plan, uint64_t offset_bytes, uint64_t size_bytes)
+{
+    for (uint32_t b = 0; b < plan->bank_count; b++) {
+        const struct ul_plan_bank_place *bank = &plan->banks[b];
+        if (offset_bytes >= bank->begin_bytes && size_bytes <= bank->size_bytes &&
+            offset_bytes - bank->begin_bytes <= bank->size_bytes - size_bytes)
+            return b;
+    }
+    return UL_PLAN_NONE;
 }
 
 bool ul_plan_only_runs(const struct ul_plan *plan)
@@ -43,8 +73,7 @@ bool ul_plan_has_streams(const struct ul_plan *plan)
 bool ul_plan_has_transfers(const struct ul_plan *plan)
 {
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        enum ul_plan_kind kind = plan->positions[p].kind;
-        if (kind == UL_PLAN_SAVE || kind == UL_PLAN_LOAD)
+        if (plan->positions[p].kind == UL_PLAN_COPY)
             return true;
     }
     return false;
@@ -86,6 +115,8 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
                                       ((size_t)problem->value_count + 1) * sizeof(uint32_t));
     kept.reserved_bytes =
         ul_arena_copy(arena, plan->reserved_bytes, plan->space_count * sizeof(uint64_t));
+    if (plan->banks != NULL)
+        kept.banks = ul_arena_copy(arena, plan->banks, plan->bank_count * sizeof *plan->banks);
     return kept;
 }
 
@@ -102,7 +133,7 @@ uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_b
                                                                            : budget_bytes;
 }
 
-/* Of a plan that nobody has checked yet, too. */
+/* Also for a plan that has not been checked yet. */
 static uint64_t deepest_stack(const struct ul_problem *problem, const struct ul_plan *plan)
 {
     uint64_t deepest = 0;
@@ -125,7 +156,8 @@ void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan)
         plan->beside_bytes += problem->spaces[s].beside ? plan->reserved_bytes[s] : 0;
 }
 
-/* A share below 1 lets the sum fall with what is reserved. A quarter leaves most of that fall. */
+/* A fraction below 1 lets the sum fall with the reserved bytes. A quarter leaves most of that
+ * fall. */
 uint64_t ul_plan_late_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes)
 {
     enum { SHARE = 4 };
@@ -135,7 +167,7 @@ uint64_t ul_plan_late_bytes(const struct ul_plan_beside *beside, uint64_t reserv
     return bytes < beside->last_bytes ? bytes : beside->last_bytes;
 }
 
-/* With so many bytes of space 0, and what the plan, if any, has beside. */
+/* With that many bytes of space 0, and what the plan, if there is one, has outside. */
 static uint64_t bounded_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes,
                               const struct ul_plan *plan)
 {
@@ -157,7 +189,7 @@ uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, const struct
     return bounded_bytes(beside, plan->reserved_bytes[0], plan);
 }
 
-/* By halving: the bytes never fall with what is reserved. */
+/* By bisection: the bytes never fall as more is reserved. */
 uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, const struct ul_plan *plan,
                               uint64_t budget_bytes)
 {
@@ -184,9 +216,12 @@ void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes,
                      budget_bytes;
     for (uint32_t s = 0; s < problem->space_count; s++) {
         uint64_t capacity = problem->spaces[s].capacity_bytes;
-        if (capacity != 0 && plan->reserved_bytes[s] > capacity)
+        bool has_banks = s == 0 && plan->bank_count > 0; /* which have capacities each */
+        if (capacity != 0 && plan->reserved_bytes[s] > capacity && !has_banks)
             plan->fits = false;
     }
+    for (uint32_t b = 0; b < plan->bank_count; b++)
+        plan->fits = plan->fits && plan->banks[b].size_bytes <= problem->banks[b].capacity_bytes;
     if (plan->order_why_not != NULL || plan->pack_why_not != NULL)
         plan->fits = false;
 }

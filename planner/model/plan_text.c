@@ -1,21 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form of a plan: printed, and read back to the same bytes, so that a plan can be looked
- * at, edited and checked with its problem alone. planner/README.md has the grammar. */
+/* The text form of a plan: printed, and read back to the same bytes, so that a plan can be
+ * examined, edited and checked with only its problem. planner/README.md has the grammar. */
 #include "planner/model/model_internal.h"
 #include "planner/model/plan.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const kind_names[UL_PLAN_KIND_COUNT] = {[UL_PLAN_RUN] = "run",
-                                                           [UL_PLAN_SAVE] = "save",
-                                                           [UL_PLAN_LOAD] = "load",
-                                                           [UL_PLAN_WAIT] = "wait"};
+/* A copy has a word for each direction. */
+static const struct {
+    const char *name;
+    enum ul_plan_kind kind;
+    bool loads;
+} words[UL_PLAN_WORD_COUNT] = {{"run", UL_PLAN_RUN, false},
+                               {"save", UL_PLAN_COPY, false},
+                               {"load", UL_PLAN_COPY, true},
+                               {"wait", UL_PLAN_WAIT, false}};
 
-const char *ul_plan_kind_name(enum ul_plan_kind kind)
+const char *ul_plan_word(uint32_t word)
 {
-    UL_ASSERT((unsigned)kind < UL_PLAN_KIND_COUNT);
-    return kind_names[kind];
+    UL_ASSERT(word < UL_PLAN_WORD_COUNT);
+    return words[word].name;
+}
+
+uint32_t ul_plan_word_of(enum ul_plan_kind kind, bool loads)
+{
+    uint32_t word = 0;
+    while (words[word].kind != kind || words[word].loads != loads)
+        word++;
+    return word;
+}
+
+void ul_plan_set_word(struct ul_plan_position *position, uint32_t word)
+{
+    UL_ASSERT(word < UL_PLAN_WORD_COUNT);
+    position->kind = words[word].kind;
+    position->loads = words[word].loads;
 }
 
 /* ---- Printing ---- */
@@ -41,7 +61,8 @@ static void put_number(struct ul_text *text, const char *word, uint32_t number)
 
 static void put_position(struct ul_text *text, const struct ul_plan_position *position, uint32_t id)
 {
-    ul_text_printf(text, "position %u %s", id, ul_plan_kind_name(position->kind));
+    ul_text_printf(text, "position %u %s", id,
+                   ul_plan_word(ul_plan_word_of(position->kind, position->loads)));
     if (position->kind == UL_PLAN_RUN) {
         ul_text_printf(text, " %u", position->step);
         put_number(text, "alternative", position->alternative);
@@ -78,6 +99,17 @@ static void put_method(struct ul_text *text, const char *name)
     ul_text_quote(text, name, strlen(name));
 }
 
+/* "banks 0:4096 4096:512": begin and bytes of each. */
+static void put_banks(struct ul_text *text, const struct ul_plan *plan)
+{
+    if (plan->banks == NULL)
+        return;
+    ul_text_put(text, "\nbanks");
+    for (uint32_t i = 0; i < plan->bank_count; i++)
+        ul_text_printf(text, " %" PRIu64 ":%" PRIu64, plan->banks[i].begin_bytes,
+                       plan->banks[i].size_bytes);
+}
+
 static void put_head(struct ul_text *text, const struct ul_plan *plan)
 {
     ul_text_put(text, "plan 1\nmethod");
@@ -87,6 +119,7 @@ static void put_head(struct ul_text *text, const struct ul_plan *plan)
     ul_text_printf(text, "\nalign %" PRIu64 "\nreserved", plan->alignment_bytes);
     for (uint32_t i = 0; i < plan->space_count; i++)
         ul_text_printf(text, " %" PRIu64, plan->reserved_bytes[i]);
+    put_banks(text, plan);
     ul_text_printf(text, "\npeak %" PRIu64 " at %u\n", plan->order_lower_bound_bytes,
                    plan->peak_position);
     ul_text_printf(text, "bound %" PRIu64 " orders %" PRIu64 "\n", plan->lower_bound_bytes,
@@ -100,6 +133,9 @@ static void put_head(struct ul_text *text, const struct ul_plan *plan)
     }
     if (plan->optimal_within != NULL)
         put_method(text, plan->optimal_within);
+    if (plan->banks != NULL)
+        ul_text_printf(text, " banks %" PRIu64 " bound %" PRIu64, plan->bank_cost,
+                       plan->bank_cost_bound);
     ul_text_put(text, "\n");
     ul_text_printf(text, "smallest %" PRIu64 "%s%s%s%s\n", plan->smallest_budget_bytes,
                    plan->fits ? " fits" : "", plan->packing_proven ? " proven" : "",
@@ -131,7 +167,7 @@ static enum ul_status parse_id(struct parser *p, uint32_t next)
     return id == next ? UL_OK : ul_scan_fail(&p->scan, "the next id before this");
 }
 
-/* A word that must stand here, and its number. */
+/* A word that must come here, and its number. */
 static enum ul_status parse_number(struct parser *p, const char *word, uint64_t *number)
 {
     UL_TRY(ul_scan_expect(&p->scan, word));
@@ -179,6 +215,22 @@ static enum ul_status parse_reserved(struct parser *p)
     return ul_scan_end_line(&p->scan);
 }
 
+static enum ul_status parse_banks(struct parser *p)
+{
+    struct ul_plan *plan = p->plan;
+    uint32_t capacity = 0;
+    if (!ul_scan_accept_word(&p->scan, "banks"))
+        return UL_OK;
+    do {
+        UL_GROW(p->scan.arena, plan->banks, plan->bank_count, capacity);
+        struct ul_plan_bank_place *bank = &plan->banks[plan->bank_count++];
+        UL_TRY(ul_scan_u64(&p->scan, &bank->begin_bytes));
+        UL_TRY(ul_scan_expect(&p->scan, ":"));
+        UL_TRY(ul_scan_u64(&p->scan, &bank->size_bytes));
+    } while (ul_scan_sees_number(&p->scan));
+    return ul_scan_end_line(&p->scan);
+}
+
 static enum ul_status parse_head(struct parser *p)
 {
     struct ul_plan *plan = p->plan;
@@ -192,6 +244,7 @@ static enum ul_status parse_head(struct parser *p)
     UL_TRY(parse_number(p, "align", &plan->alignment_bytes));
     UL_TRY(ul_scan_end_line(&p->scan));
     UL_TRY(parse_reserved(p));
+    UL_TRY(parse_banks(p));
     UL_TRY(parse_number(p, "peak", &plan->order_lower_bound_bytes));
     UL_TRY(parse_small(p, "at", &plan->peak_position));
     UL_TRY(ul_scan_end_line(&p->scan));
@@ -207,6 +260,10 @@ static enum ul_status parse_head(struct parser *p)
     ul_scan_skip_blanks(&p->scan);
     if (*p->scan.at == '"')
         UL_TRY(ul_scan_string(&p->scan, &plan->optimal_within));
+    if (plan->banks != NULL) {
+        UL_TRY(parse_number(p, "banks", &plan->bank_cost));
+        UL_TRY(parse_number(p, "bound", &plan->bank_cost_bound));
+    }
     UL_TRY(ul_scan_end_line(&p->scan));
     UL_TRY(parse_number(p, "smallest", &plan->smallest_budget_bytes));
     plan->fits = ul_scan_accept_word(&p->scan, "fits");
@@ -238,12 +295,12 @@ static enum ul_status parse_position(struct parser *p)
     UL_GROW(p->scan.arena, plan->positions, plan->position_count, p->position_capacity);
     struct ul_plan_position *position = &plan->positions[plan->position_count++];
     memset(position, 0, sizeof *position);
-    uint32_t kind = 0;
-    while (kind < UL_PLAN_KIND_COUNT && !ul_scan_accept_word(&p->scan, kind_names[kind]))
-        kind++;
-    if (kind == UL_PLAN_KIND_COUNT)
+    uint32_t word = 0;
+    while (word < UL_PLAN_WORD_COUNT && !ul_scan_accept_word(&p->scan, words[word].name))
+        word++;
+    if (word == UL_PLAN_WORD_COUNT)
         return ul_scan_fail(&p->scan, "run, save, load or wait");
-    position->kind = (enum ul_plan_kind)kind;
+    ul_plan_set_word(position, word);
     UL_TRY(parse_what(p, position));
     UL_TRY(parse_option(p, "region", &position->region));
     UL_TRY(parse_option(p, "stream", &position->stream));

@@ -10,6 +10,7 @@ struct ul_problem *ul_problem_new(struct ul_arena *arena)
     problem->arena = arena;
     ul_problem_add_region(problem, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
     ul_problem_add_space(problem, "arena", 0);
+    ul_problem_add_resource(problem, &(struct ul_plan_resource){.kind = UL_PLAN_COMPUTE});
     return problem;
 }
 
@@ -49,6 +50,10 @@ static void substep_copy(struct ul_arena *arena, struct ul_plan_substep *substep
         ul_arena_copy(arena, substep->writes, sizeof *substep->writes * substep->write_count);
     substep->in_place = ul_arena_copy(arena, substep->in_place,
                                       sizeof *substep->in_place * substep->in_place_count);
+    if (substep->traffic != NULL)
+        substep->traffic = ul_arena_copy(
+            arena, substep->traffic,
+            sizeof *substep->traffic * ((uint64_t)substep->read_count + substep->write_count + 1));
 }
 
 static const struct ul_plan_substep *
@@ -114,6 +119,83 @@ uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name, uint
     return problem->space_count++;
 }
 
+void ul_problem_set_banks(struct ul_problem *problem, const struct ul_plan_bank *banks,
+                          uint32_t bank_count)
+{
+    uint64_t capacity_bytes = 0;
+    problem->banks = ul_arena_copy(problem->arena, banks, bank_count * sizeof *banks);
+    problem->bank_count = bank_count;
+    for (uint32_t b = 0; b < bank_count; b++)
+        capacity_bytes = ul_size_add_saturating(capacity_bytes, banks[b].capacity_bytes);
+    problem->spaces[0].capacity_bytes = capacity_bytes;
+}
+
+uint32_t ul_problem_add_resource(struct ul_problem *problem,
+                                 const struct ul_plan_resource *resource)
+{
+    UL_GROW(problem->arena, problem->resources, problem->resource_count,
+            problem->resource_capacity);
+    problem->resources[problem->resource_count] = *resource;
+    return problem->resource_count++;
+}
+
+uint32_t ul_problem_add_offload(struct ul_problem *problem, const struct ul_plan_offload *offload)
+{
+    uint32_t space = ul_problem_add_space(problem, offload->name, offload->capacity_bytes);
+    UL_ASSERT(space > 0);
+    struct ul_plan_resource engine = {.kind = UL_PLAN_ENGINE,
+                                      .stream = 1,
+                                      .space = space,
+                                      .bandwidth_mb = offload->bandwidth_mb,
+                                      .latency_cost = offload->latency_cost};
+    ul_problem_add_resource(problem, &engine);
+    engine.stream = 2;
+    if (offload->duplex)
+        ul_problem_add_resource(problem, &engine);
+    return space;
+}
+
+uint64_t ul_resource_cost(const struct ul_plan_resource *resource, uint64_t size_bytes)
+{
+    uint64_t bytes_cost = resource->bandwidth_mb == 0
+                              ? 0
+                              : ul_size_mul_saturating(size_bytes, 1000) / resource->bandwidth_mb;
+    return ul_size_add_saturating(resource->latency_cost, bytes_cost);
+}
+
+const struct ul_plan_resource *ul_problem_engine(const struct ul_problem *problem, uint32_t space,
+                                                 bool loads)
+{
+    const struct ul_plan_resource *found = NULL;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &problem->resources[r];
+        if (row->kind == UL_PLAN_ENGINE && row->space == space && (loads || found == NULL))
+            found = row;
+    }
+    return found;
+}
+
+uint32_t ul_problem_other_space(const struct ul_problem *problem)
+{
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        if (problem->resources[r].kind == UL_PLAN_ENGINE)
+            return problem->resources[r].space;
+    }
+    return UL_PLAN_NONE;
+}
+
+const struct ul_plan_resource *ul_problem_runner(const struct ul_problem *problem, uint32_t stream)
+{
+    const struct ul_plan_resource *second = NULL;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &problem->resources[r];
+        if (row->kind != UL_PLAN_ENGINE && row->stream == stream)
+            return row;
+        second = second == NULL && r > 0 && row->kind == UL_PLAN_COMPUTE ? row : second;
+    }
+    return second;
+}
+
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor)
 {
     UL_ASSERT(step < problem->step_count && predecessor < step);
@@ -126,7 +208,7 @@ void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint3
     at->predecessors = list;
 }
 
-static uint32_t entry_around(const struct ul_problem *problem, uint32_t region)
+uint32_t ul_region_entry(const struct ul_problem *problem, uint32_t region)
 {
     while (region != 0 && problem->regions[region].kind != UL_PLAN_ENTRY)
         region = problem->regions[region].parent;
@@ -139,7 +221,7 @@ uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *prob
     for (uint32_t v = 0; v < problem->value_count; v++)
         entries[v] = UL_PLAN_NONE; /* nothing has touched it yet */
     for (uint32_t s = 0; s < problem->step_count; s++) {
-        uint32_t entry = entry_around(problem, problem->steps[s].region);
+        uint32_t entry = ul_region_entry(problem, problem->steps[s].region);
         for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++) {
             const struct ul_plan_alternative *alternative = &problem->steps[s].alternatives[a];
             for (uint32_t i = 0; i < alternative->substep_count; i++) {
@@ -165,17 +247,17 @@ bool ul_value_may_move(const struct ul_plan_value *value)
 
 /* ---- verify ---- */
 
-/* ONE_WAY: some alternatives of a step write it, others do not, so that it is theirs alone. */
+/* ONE_WAY: some alternatives of a step write it, others do not, so that only they may read it. */
 enum { NOT_WRITTEN, WRITTEN, ONE_WAY };
 
 struct verifier {
     const struct ul_problem *problem;
     struct ul_diag *diag;
-    uint8_t *written;     /* per value: whether it is there for the next step */
-    uint64_t *way_last;   /* per value: the last alternative that wrote it, counted over all */
-    uint32_t *way_count;  /* per value: the alternatives of the step that write it */
+    uint8_t *written;     /* by value: whether it is written for the next step */
+    uint64_t *way_last;   /* by value: the last alternative that wrote it, counted over all */
+    uint32_t *way_count;  /* by value: the alternatives of the step that write it */
     uint64_t way;         /* being verified, counted over all steps from 1 */
-    uint8_t *closed;      /* per region: its steps are over */
+    uint8_t *closed;      /* by region: its steps are over */
     uint32_t step;        /* being verified */
     uint64_t total_bytes; /* of everything, so that no later sum can overflow */
 };
@@ -218,6 +300,9 @@ static enum ul_status value_verify(struct verifier *v, const struct ul_plan_valu
     UL_TRY(total_add(v, value->size_bytes, value->alignment_bytes, name));
     if (value->pinned)
         UL_TRY(total_add(v, value->pinned_offset_bytes, 0, name));
+    if (value->in_first_bank && (value->space != 0 || !value->persistent))
+        return ul_diag_set(v->diag, UL_INVALID,
+                           "value %s: what is in the first bank is persistent in space 0.", name);
     if (value->optional && (!value->persistent || value->live_from_start || value->live_to_end ||
                             value->pinned || value->span_region != UL_PLAN_NONE))
         return ul_diag_set(v->diag, UL_INVALID,
@@ -323,7 +408,7 @@ static enum ul_status writes_finalize(struct verifier *v, const struct ul_plan_s
     return UL_OK;
 }
 
-/* What has other bits is never taken for its cost. */
+/* An alternative with other bits must not be chosen for its cost. */
 static enum ul_status bits_verify(const struct verifier *v, const struct ul_plan_step *step)
 {
     uint64_t least = UINT64_MAX;
@@ -336,6 +421,19 @@ static enum ul_status bits_verify(const struct verifier *v, const struct ul_plan
                                "step %s: an alternative of other bits costs less than those "
                                "without.",
                                name_or(step->name));
+    return UL_OK;
+}
+
+/* A spare alternative runs where the first one does. */
+static enum ul_status resources_verify(const struct verifier *v, const struct ul_plan_step *step)
+{
+    for (uint32_t i = 0; i < step->alternative_count + step->spare_count; i++) {
+        uint32_t r = step->alternatives[i].resource;
+        if (r >= v->problem->resource_count || v->problem->resources[r].kind == UL_PLAN_ENGINE ||
+            (i >= step->alternative_count && r != step->alternatives[0].resource))
+            return ul_diag_set(v->diag, UL_INVALID, "step %s: resource %u runs no such step.",
+                               name_or(step->name), r);
+    }
     return UL_OK;
 }
 
@@ -361,20 +459,51 @@ static enum ul_status step_verify(struct verifier *v)
         for (uint32_t j = 0; j < alternative->substep_count; j++)
             UL_TRY(substep_verify(v, &alternative->substeps[j]));
     }
+    UL_TRY(resources_verify(v, step));
     UL_TRY(bits_verify(v, step));
     return writes_finalize(v, step);
 }
 
-static enum ul_status space_verify(struct verifier *v, uint32_t id)
+static enum ul_status resource_verify(struct verifier *v, uint32_t id)
 {
-    const struct ul_plan_space *space = &v->problem->spaces[id];
-    if (space->transfers && (id == 0 || space->beside))
+    const struct ul_problem *problem = v->problem;
+    const struct ul_plan_resource *row = &problem->resources[id];
+    const char *name = name_or(row->name);
+    if ((unsigned)row->kind > UL_PLAN_LINK || row->stream >= UL_LIMIT_STREAMS ||
+        (row->stream == 0) != (id == 0) || row->space >= problem->space_count)
+        return ul_diag_set(v->diag, UL_INVALID,
+                           "resource %u, %s: unknown kind, stream or space; streams are from 1 to "
+                           "%d.",
+                           id, name, UL_LIMIT_STREAMS - 1);
+    const struct ul_plan_space *space = &problem->spaces[row->space];
+    if (row->kind == UL_PLAN_ENGINE && (row->space == 0 || space->beside))
         return ul_diag_set(v->diag, UL_INVALID,
                            "space %s: takes transfers, and is the arena, or beside.",
                            name_or(space->name));
-    if (space->latency_cost > UINT64_MAX >> 24)
-        return ul_diag_set(v->diag, UL_INVALID, "space %s: an absurd latency.",
-                           name_or(space->name));
+    if (row->kind != UL_PLAN_ENGINE && ul_problem_runner(problem, row->stream) != row)
+        return ul_diag_set(v->diag, UL_INVALID,
+                           "resource %u, %s: another one runs steps on stream %u.", id, name,
+                           row->stream);
+    if (row->latency_cost > UINT64_MAX >> 24)
+        return ul_diag_set(v->diag, UL_INVALID, "resource %u, %s: an absurd latency.", id, name);
+    return UL_OK;
+}
+
+static enum ul_status banks_verify(const struct verifier *v)
+{
+    const struct ul_problem *problem = v->problem;
+    if (problem->bank_count > UL_LIMIT_BANKS)
+        return ul_diag_set(v->diag, UL_INVALID, "%u banks: at most %d.", problem->bank_count,
+                           UL_LIMIT_BANKS);
+    for (uint32_t b = 0; b < problem->bank_count; b++) {
+        const struct ul_plan_bank *bank = &problem->banks[b];
+        if (bank->capacity_bytes == 0 || bank->capacity_bytes > UINT64_MAX >> 8 ||
+            (b == 0 && bank->weights))
+            return ul_diag_set(v->diag, UL_INVALID,
+                               "bank %s: no capacity, or an absurd one; or the first bank, and for "
+                               "weights alone.",
+                               name_or(bank->name));
+    }
     return UL_OK;
 }
 
@@ -387,9 +516,9 @@ enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_dia
     v.way_count = UL_NEW_ARRAY(&scratch, uint32_t, problem->value_count);
     v.written = ul_arena_alloc(&scratch, problem->value_count);
     v.closed = ul_arena_alloc(&scratch, problem->region_count);
-    enum ul_status status = UL_OK;
-    for (uint32_t i = 0; i < problem->space_count && status == UL_OK; i++)
-        status = space_verify(&v, i);
+    enum ul_status status = banks_verify(&v);
+    for (uint32_t i = 0; i < problem->resource_count && status == UL_OK; i++)
+        status = resource_verify(&v, i);
     for (uint32_t i = 1; i < problem->region_count && status == UL_OK; i++) {
         if (problem->regions[i].parent >= i)
             status = ul_diag_set(diag, UL_INVALID, "region %u: its parent comes after it.", i);
@@ -431,6 +560,35 @@ uint32_t ul_step_cheapest(const struct ul_plan_step *step)
     return best;
 }
 
+bool ul_problem_is_asynchronous(const struct ul_problem *problem)
+{
+    for (uint32_t s = 0; s < problem->step_count && problem->resource_count > 1; s++) {
+        for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++) {
+            if (problem->steps[s].alternatives[a].resource != 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A step with a choice between resources counts for none. */
+uint64_t ul_problem_cost_bound(const struct ul_problem *problem)
+{
+    uint64_t bound = 0;
+    for (uint32_t r = 0; r < problem->resource_count; r++) {
+        uint64_t sum = 0;
+        for (uint32_t s = 0; s < problem->step_count; s++) {
+            const struct ul_plan_step *step = &problem->steps[s];
+            bool is_only = true;
+            for (uint32_t a = 0; a < step->alternative_count; a++)
+                is_only = is_only && step->alternatives[a].resource == r;
+            sum += is_only ? step->alternatives[ul_step_cheapest(step)].cost : 0;
+        }
+        bound = sum > bound ? sum : bound;
+    }
+    return bound;
+}
+
 uint64_t ul_problem_min_cost(const struct ul_problem *problem)
 {
     uint64_t sum = 0;
@@ -439,4 +597,55 @@ uint64_t ul_problem_min_cost(const struct ul_problem *problem)
         sum += step->alternatives[ul_step_cheapest(step)].cost;
     }
     return sum;
+}
+
+uint64_t ul_substep_moves(const struct ul_problem *problem, const struct ul_plan_substep *substep,
+                          uint32_t index)
+{
+    UL_ASSERT(index <= substep->read_count + substep->write_count);
+    if (substep->traffic != NULL)
+        return substep->traffic[index];
+    if (index == substep->read_count + substep->write_count)
+        return ul_size_mul_saturating(substep->scratch_bytes, 2);
+    uint32_t value = index < substep->read_count ? substep->reads[index]
+                                                 : substep->writes[index - substep->read_count];
+    return problem->values[value].size_bytes;
+}
+
+uint64_t ul_bank_cost(const struct ul_plan_bank *bank, uint64_t moved_bytes)
+{
+    uint64_t scaled = ul_size_mul_saturating(moved_bytes, 1000);
+    if (bank->bandwidth_mb == 0)
+        return 0;
+    return scaled / bank->bandwidth_mb + (scaled % bank->bandwidth_mb != 0);
+}
+
+/* Counts only values in space 0. */
+static uint64_t moved_bytes(const struct ul_problem *problem, const struct ul_plan_substep *substep)
+{
+    uint32_t touched = substep->read_count + substep->write_count;
+    uint64_t bytes = substep->scratch_space == 0 ? ul_substep_moves(problem, substep, touched) : 0;
+    for (uint32_t i = 0; i < touched; i++) {
+        uint32_t value =
+            i < substep->read_count ? substep->reads[i] : substep->writes[i - substep->read_count];
+        if (problem->values[value].space == 0)
+            bytes = ul_size_add_saturating(bytes, ul_substep_moves(problem, substep, i));
+    }
+    return bytes;
+}
+
+uint64_t ul_problem_min_moving_cost(const struct ul_problem *problem)
+{
+    uint64_t bytes = 0, least = UINT64_MAX;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        const struct ul_plan_alternative *way = &step->alternatives[ul_step_cheapest(step)];
+        for (uint32_t i = 0; i < way->substep_count; i++)
+            bytes = ul_size_add_saturating(bytes, moved_bytes(problem, &way->substeps[i]));
+    }
+    for (uint32_t b = 0; b < problem->bank_count; b++) {
+        uint64_t cost = ul_bank_cost(&problem->banks[b], bytes);
+        least = cost < least ? cost : least;
+    }
+    return problem->bank_count == 0 ? 0 : least;
 }

@@ -3,16 +3,15 @@
  *
  * Problem: the engines know nodes that make one value each, which dies after the last node that
  * reads it. Steps write several values, update them, write slices of one another's, and some must
- * stay together.
- * Method: one node for each step of the root sequence and of entries, one for each tree of regions
- * below these with all that is live inside as working bytes. A node's value is what it is the first
- * to write and others need. What a graph of such nodes cannot say is said by nodes that are no
- * steps and cost nothing:
- *   input   a value that is there from the start; a gate after all of them comes before everything
+ * stay together. Method: there is one node for each step of the root sequence and of entries, and
+ * one for each tree of regions below these, whose working bytes are all that is live inside. A
+ * node's value is the value that it writes first and others need. What such nodes cannot express is
+ * expressed by nodes that are no steps and cost nothing:
+ *   input   a value that is live from the start; a gate after all of them comes before all else
  *   hold    a value with several first writers (slices): it is made just before the first of them,
  *           and they all read it
- *   gate    of size 0, between many writers and many readers of one value, either way
- *   done    of size 0, reads its step alone: who only has to come later than a step reads this one
+ *   gate    of size 0, between many writers and many readers of one value, in either order
+ *   done    of size 0, reads only its step: a node that must only come later than a step reads it
  *           instead, and does not keep the step's value alive
  *   end     reads what lives to the end, and comes after everything
  * The steps of an entry, or of the root sequence between two of these, are a section. A gate stands
@@ -20,29 +19,28 @@
  *
  *      input, step ... step | gate | input, start, step ... step | gate | ...
  *
- * What lives to the end of an entry is read by the gate behind it. What is there from its start is
- * made behind the gate before it. What an entry and somebody else touch always lives.
- * Run at once where the order reads "hold, step, done, gate", these nodes change no live sum, so
- * that every order of the steps has an order of the nodes with its peak. Edges are linear in the
- * touches of values by steps.
- * Two forms differ in steps that make several values. SEPARATE holds all but one. REPEATABLE has
- * nodes for them that may be run again:
+ * The gate after an entry reads what lives to the entry's end. What is live from its start is made
+ * after the gate before it. A value that an entry and something else touch always lives. Run at
+ * once in the order "hold, step, done, gate", these nodes change no live sum, so every order of the
+ * steps has an order of the nodes with the same peak. The number of edges is linear in the touches
+ * of values by steps. Two forms differ for steps that make several values: SEPARATE uses a hold for
+ * all but one. REPEATABLE uses nodes that may run again:
  *   rest    another value of a step, which dies earlier in file order: it reads all that the step
- *           does, and its values before this one
+ *           reads, and the step's values before this one
  *
  *      step (x) --> rest (y)          x: read much later     y: read at once
  *
- * Right behind its step, which has room for its value, it is a part of the same run; elsewhere it
- * is a run of the step by itself (problem_runs.c). Each has an equal share of the cost. Values that
- * are small, or die together, share a node (they die together: the peak is overstated).
- * Left undone: of several in-place options of a node, all but one. */
+ * Directly behind its step, which has room for its value, it is a part of the same run; elsewhere
+ * it is a run of the step by itself (problem_runs.c). Each has an equal share of the cost. Values
+ * that are small, or die together, share a node (they die together: the peak is overstated). Left
+ * undone: only one of several in-place options of a node is used. */
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a node that is no step stands in file order: around the step that it was made for. */
+/* The place in file order of a node that is no step: around the step for which it was made. */
 enum slot {
     SLOT_INPUT,
     SLOT_START,
@@ -54,7 +52,7 @@ enum slot {
     SLOT_END,
     SLOT_COUNT
 };
-/* Before every step's: inputs, the gate behind them, and what only says that one was there. */
+/* Before every step's: inputs, the gate after them, and stand-ins for one that is not read. */
 enum { KEY_INPUT, KEY_START, KEY_UNREAD };
 
 struct raw_node {
@@ -62,7 +60,7 @@ struct raw_node {
     uint64_t size_bytes, working_bytes, cost;
     uint64_t key; /* place in file order; ties by index */
     uint32_t in_place;
-    uint32_t done;   /* the node that stands for "after this one", or UL_PLAN_NONE */
+    uint32_t done;   /* the node that means "after this one", or UL_PLAN_NONE */
     uint32_t rest;   /* the next one of the same step, or UL_PLAN_NONE */
     uint32_t run_of; /* of a rest: its step's node, else UL_PLAN_NONE */
     bool run_once;
@@ -81,11 +79,11 @@ struct edge {
 /* Step nodes [first, end) of one entry, or of the root sequence (entry 0). */
 struct section {
     uint32_t entry, first, end;
-    uint32_t gate;  /* behind it; of the last one the end */
-    uint32_t start; /* behind what is there from its start, or UL_PLAN_NONE */
+    uint32_t gate;  /* after it; for the last one the end */
+    uint32_t start; /* after what is live from its start, or UL_PLAN_NONE */
 };
 
-/* A state that steps update, the last ones to touch it; the first of these. */
+/* A state that steps update, which are the last to touch it; and the first of these. */
 struct update {
     uint32_t value, node;
 };
@@ -95,15 +93,15 @@ struct linker {
     struct ul_arena *scratch;
     uint64_t alignment_bytes;
     enum ul_problem_graph_form form;
-    uint32_t *node_of;     /* per step */
-    uint32_t *region_node; /* per region: the node that its steps are in, or UL_PLAN_NONE */
-    uint32_t *tree_of;     /* per region: the one that is a node with all below it, or 0 */
+    uint32_t *node_of;     /* by step */
+    uint32_t *region_node; /* by region: the node that its steps are in, or UL_PLAN_NONE */
+    uint32_t *tree_of;     /* by region: the one that is a node with all below it, or 0 */
     const struct ul_problem_inside *inside; /* how such nodes run their steps */
-    uint32_t *entry_of;                     /* per value: the entry that alone touches it, or 0 */
-    bool *always;                           /* per value: it lives at every position */
+    uint32_t *entry_of;                     /* by value: the only entry that touches it, or 0 */
+    bool *always;                           /* by value: it lives at every position */
     struct section *sections;               /* in file order */
-    uint32_t *section_of;                   /* per step node */
-    uint32_t *section_at_entry; /* per open entry; of the root sequence, the first of all */
+    uint32_t *section_of;                   /* by step node */
+    uint32_t *section_at_entry; /* by open entry; for the root sequence, the first of all */
     uint32_t section_count;
     uint32_t step_nodes;
     struct raw_node *nodes;
@@ -112,14 +110,14 @@ struct linker {
     uint32_t edge_count, edge_capacity;
     struct edge *orders; /* the later one only comes later */
     uint32_t order_count, order_capacity;
-    uint32_t *touch_first; /* per value: touches in file order, one for each node */
+    uint32_t *touch_first; /* by value: touches in file order, one for each node */
     uint32_t *touch_end;
     struct touch *touches;
-    uint8_t *may_reuse;     /* per value: a plain step may make it in place */
-    uint32_t *holder;       /* per value: the node whose value it is, or UL_PLAN_NONE */
-    uint32_t *primary;      /* per node: the value that it holds itself, or UL_PLAN_NONE */
-    uint64_t large_bytes;   /* a part of the largest value that comes and goes */
-    uint32_t *rest_of;      /* per value of a step that has rests: the node among them that holds
+    uint8_t *may_reuse;     /* by value: a plain step may make it in place */
+    uint32_t *holder;       /* by value: the node that has it as its value, or UL_PLAN_NONE */
+    uint32_t *primary;      /* by node: the value that it holds itself, or UL_PLAN_NONE */
+    uint64_t large_bytes;   /* a part of the largest value that is not always live */
+    uint32_t *rest_of;      /* by value of a step that has rests: the node among them that holds
                                it, else UL_PLAN_NONE */
     struct update *updates; /* in file order, once all are known */
     uint32_t update_count, update_capacity;
@@ -164,9 +162,9 @@ static void order_add(struct linker *l, uint32_t before, uint32_t after)
     }
 }
 
-/* ---- Steps to nodes, and who touches what ---- */
+/* ---- Steps to nodes, and touches ---- */
 
-/* The entry that the region is or lies in and whose steps are nodes of their own, or 0. */
+/* The entry that the region is or is inside, and whose steps are nodes of their own, or 0. */
 static uint32_t entry_around(const struct linker *l, uint32_t region)
 {
     uint32_t tree = l->tree_of[region];
@@ -174,7 +172,7 @@ static uint32_t entry_around(const struct linker *l, uint32_t region)
 }
 
 /* The steps of an entry are nodes. An entry that a value spans is one node, since that value lives
- * in it whoever touches it. */
+ * in it whatever touches it. */
 uint32_t *ul_problem_graph_trees(struct ul_arena *arena, const struct ul_problem *problem)
 {
     uint32_t *trees = UL_NEW_ARRAY(arena, uint32_t, problem->region_count);
@@ -195,7 +193,7 @@ static const struct ul_plan_alternative *cheapest(const struct ul_plan_step *ste
     return &step->alternatives[ul_step_cheapest(step)];
 }
 
-/* What is optional is there or not, whenever a step reads it. */
+/* An optional value counts as touched whenever a step may read it. */
 static bool has_ids(const struct ul_problem *problem, const uint32_t *all, uint32_t all_count,
                     const uint32_t *ids, uint32_t count)
 {
@@ -208,8 +206,8 @@ static bool has_ids(const struct ul_problem *problem, const uint32_t *all, uint3
     return true;
 }
 
-/* Whether a node says of the step all there is to say: it touches its values all at once, and
- * those of other ways to run it are among them. */
+/* Whether a node describes the step completely: it touches all its values at once, including those
+ * of other alternatives. */
 static bool is_plain(const struct linker *l, const struct ul_plan_step *step)
 {
     const struct ul_problem *problem = l->problem;
@@ -314,7 +312,7 @@ static void touches_make(struct linker *l)
     touches_visit(l, touch_store);
 }
 
-/* A value that one entry alone touches lives in that entry. A value that both an entry and other
+/* A value that only one entry touches lives in that entry. A value that both an entry and other
  * steps touch lives at every position. */
 static void values_place(struct linker *l)
 {
@@ -332,7 +330,7 @@ static void values_place(struct linker *l)
     }
 }
 
-/* ---- What is live inside of a node alone ---- */
+/* ---- Values that live inside one node ---- */
 
 static bool is_local(const struct linker *l, uint32_t value)
 {
@@ -347,8 +345,8 @@ static bool range_is_local(const struct linker *l, const struct ul_plan_range *r
     return range->space == 0 && (range->value == UL_PLAN_NONE || is_local(l, range->value));
 }
 
-/* Scratch, and the values that only one node touches, by live ranges in the order that nodes run
- * their steps in. */
+/* Scratch, and the values that only one node touches, by live ranges in the order in which nodes
+ * run their steps. */
 static void working_sum(struct linker *l)
 {
     struct ul_plan plan = {.alignment_bytes = l->alignment_bytes};
@@ -401,16 +399,16 @@ static void sections_make(struct linker *l)
     l->sections[l->section_count - 1].gate = l->end;
 }
 
-/* The section at whose end the value is wanted, which lives to the end. */
+/* The section at whose end a value that lives to the end is needed. */
 static uint32_t last_section(const struct linker *l, uint32_t value)
 {
     uint32_t entry = l->entry_of[value];
     return entry != 0 ? l->section_at_entry[entry] : l->section_count - 1;
 }
 
-/* ---- Which node's value a value is ---- */
+/* ---- The node of each value ---- */
 
-/* Bytes of the value that come and go; 0 if it is nowhere in space 0, or always. */
+/* Bytes of the value that come and go; 0 if it is not in space 0, or always live. */
 static uint64_t moving_bytes(const struct linker *l, uint32_t value)
 {
     const struct ul_plan_value *at = &l->problem->values[value];
@@ -419,7 +417,7 @@ static uint64_t moving_bytes(const struct linker *l, uint32_t value)
     return ul_size_align_or_die(at->size_bytes, l->alignment_bytes);
 }
 
-/* Writers are free among themselves, readers too; an update is both and stands alone. */
+/* Writers may run in any order, and so may readers; an update is both and stands alone. */
 static bool is_update(const struct touch *touch)
 {
     return touch->reads && touch->writes;
@@ -464,7 +462,8 @@ static bool has_option(const struct linker *l, const struct ul_plan_substep *sub
     return false;
 }
 
-/* Of the values that only this step makes: one that may be made in place, else the largest. */
+/* Chooses among the values that only this step makes: one that may be made in place, else the
+ * largest. */
 static void primary_choose(struct linker *l, const struct ul_plan_step *step, uint32_t node)
 {
     const struct ul_plan_substep *substep = cheapest(step)->substeps;
@@ -669,7 +668,7 @@ static void groups_order(struct linker *l, uint32_t a, uint32_t b, uint32_t c)
         order_add(l, gate, t[j].node);
 }
 
-/* Whether all that only read a state do so before the steps that update it, of which each may
+/* Whether all steps that only read a state come before the steps that update it, each of which may
  * update a part. */
 static bool is_updated_last(const struct linker *l, uint32_t value, uint32_t first_write)
 {
@@ -680,9 +679,9 @@ static bool is_updated_last(const struct linker *l, uint32_t value, uint32_t fir
     return all;
 }
 
-/* Repeating what writes only a part of a value, or what has effects, would not bring it back; nor
- * would a step that reads what has changed since: what reads a state may run again until it is
- * updated (updates_link). */
+/* Repeating a step that writes only a part of a value, or has effects, would not restore the value;
+ * nor would a step that reads what has changed since. A reader of a state may run again until the
+ * state is updated (updates_link). */
 static void repeats_forbid(struct linker *l, uint32_t value)
 {
     const struct ul_plan_value *at = &l->problem->values[value];
@@ -740,7 +739,7 @@ static void value_link(struct linker *l, uint32_t value)
     while (first < end) {
         uint32_t middle = group_end(l, value, first);
         uint32_t last = middle < end ? group_end(l, value, middle) : middle;
-        /* Whoever reads its value comes after the only one that makes it by that alone. */
+        /* A reader comes after the only node that makes the value by reading it. */
         if (middle - first > 1 || holder == UL_PLAN_NONE ||
             l->touches[first].node != maker_of(l, holder))
             groups_order(l, first, middle, last);
@@ -748,8 +747,8 @@ static void value_link(struct linker *l, uint32_t value)
     }
 }
 
-/* Turns what only comes later into edges: from the step if it has no value to keep alive, else
- * from its stand-in. */
+/* Turns orders into edges: from the step if it has no value to keep alive, else from its
+ * stand-in. */
 static void orders_apply(struct linker *l)
 {
     for (uint32_t i = 0; i < l->order_count; i++) {
@@ -773,21 +772,21 @@ static void orders_apply(struct linker *l)
 
 /* ---- Updates of states ---- */
 
-/* What running a node again takes, as sets of states: a row of words for each step node, and one
+/* The states that running a node again needs, as sets: a row of words for each step node, and one
  * for the end, which reads what is live there. */
 struct needs {
     struct linker *l;
     uint32_t words, rows;
     struct edge *reads; /* `after` reads what `before` makes; by `after` */
     uint32_t read_count, read_capacity;
-    uint32_t *first; /* per row, its reads; rows + 1 */
+    uint32_t *first; /* by row, its reads; rows + 1 */
     uint64_t *own;   /* the states that it reads itself */
-    uint64_t *again; /* and those that what it reads takes, where that may run again */
-    bool *seen;      /* scratch of walks, per row */
+    uint64_t *again; /* and those that its operands need, where they may run again */
+    bool *seen;      /* scratch of walks, by row */
     uint32_t *work;
-    uint32_t *least; /* of a walk's way here: the node that is the cheapest to keep */
+    uint32_t *least; /* on a walk's path: the node that is the cheapest to keep */
     uint32_t *until; /* the last node of a walk up to which a row's value would be kept */
-    uint32_t *last;  /* per row: its last reader in file order */
+    uint32_t *last;  /* by row: its last reader in file order */
 };
 
 static int read_compare(const void *a, const void *b)
@@ -808,7 +807,7 @@ static void needs_read(struct needs *needs, const struct touch *made, uint32_t r
     needs->reads[needs->read_count++] = (struct edge){made->node, reader};
 }
 
-/* All that steps and the end read of steps, but states. */
+/* Lists all that steps and the end read from steps, except states. */
 static void needs_list(struct needs *needs)
 {
     struct linker *l = needs->l;
@@ -856,8 +855,8 @@ static bool sets_meet(const uint64_t *a, const uint64_t *b, uint32_t words)
 }
 
 /* How long the value of `v` would have to be kept if it ran only once: as long as it is read; but
- * what lives shorter than what is computed from it on the way, as a copy of a weight does, would be
- * wanted as long as that. */
+ * if it would otherwise live shorter than what is computed from it on the path, like a copy of a
+ * weight, as long as that. */
 static uint32_t wanted_until(const struct needs *needs, uint32_t v, uint32_t reader, uint32_t node)
 {
     uint32_t last = needs->last[v];
@@ -870,8 +869,8 @@ static double keeping_price(const struct needs *needs, uint32_t v)
     return (double)needs->l->nodes[v].size_bytes * (needs->until[v] - v);
 }
 
-/* Of what `node` may want again, what would read a state of `updated` is out of reach from here on:
- * on the way to it, what is the cheapest to keep runs once. */
+/* For the values that `node` may need again, readers of an `updated` state cannot run from here on:
+ * on the path to each, the node that is the cheapest to keep runs once. */
 static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64_t *updated)
 {
     struct linker *l = needs->l;
@@ -898,7 +897,7 @@ static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64
     }
 }
 
-/* Fills `again`. Where a node may want a state after its update, what reads that runs once: true
+/* Fills `again`. Where a node may need a state after its update, its reader runs once: returns true
  * then, since others need less. */
 static bool needs_fill(struct needs *needs)
 {
@@ -960,9 +959,9 @@ static int update_compare(const void *a, const void *b)
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* What reads a state may run again for the sake of nodes that come before the update in file order:
- * so these stay before it, and updates in their order. Where a node behind an update could want
- * the old state, those who read it run once. Left undone: other orders of updates. */
+/* A reader of a state may run again for nodes that come before the update in file order: so these
+ * stay before it, and updates stay in their order. Where a node after an update could need the old
+ * state, its readers run once. Left undone: other orders of updates. */
 static void updates_link(struct linker *l)
 {
     struct needs needs = {.l = l, .words = (l->update_count + 63) / 64, .rows = l->step_nodes + 1};
@@ -1004,15 +1003,15 @@ static uint32_t section_at(const struct linker *l, uint32_t node)
     return key < SLOT_COUNT ? 0 : l->section_of[key / SLOT_COUNT - 1];
 }
 
-/* What is there from the start of a section behind the first. */
+/* Whether the node is live from the start of a section after the first. */
 static bool is_section_input(const struct linker *l, uint32_t node)
 {
     uint64_t key = l->nodes[node].key;
     return key >= SLOT_COUNT && key % SLOT_COUNT == SLOT_INPUT;
 }
 
-/* Nodes that nothing in their section reads come before its gate, those that read nothing in it
- * behind the gate before, and behind what is there from its start. */
+/* Nodes that nothing in their section reads come before its gate; nodes that read nothing in it
+ * come after the gate before, and after what is live from its start. */
 static void sections_link(struct linker *l)
 {
     uint32_t count = l->node_count;
@@ -1022,7 +1021,7 @@ static void sections_link(struct linker *l)
         const struct edge *edge = &l->edges[i];
         uint32_t section = section_at(l, edge->before);
         bool is_inside = section == section_at(l, edge->after);
-        /* Who makes what another section reads would run again between the steps of one. */
+        /* A node whose value another section reads would run again between the steps of one. */
         l->nodes[edge->before].run_once |= !is_inside;
         if (!is_inside || edge->after == l->sections[section].gate)
             continue;
@@ -1087,7 +1086,7 @@ static void edges_make(struct linker *l)
     rests_forbid(l);
 }
 
-/* Everything comes after what is there from the start. */
+/* Everything comes after what is live from the start. */
 static void inputs_gate(struct linker *l)
 {
     uint32_t before = l->node_count;
@@ -1126,8 +1125,8 @@ static bool goes_elsewhere(const struct linker *l, const struct ul_plan_substep 
     return false;
 }
 
-/* The option that the node takes: one whose input nobody else reads if there is such a one (it
- * dies there in every order), else the first. */
+/* The option that the node takes: one whose input nothing else reads if there is one (it dies there
+ * in every order), else the first. */
 static void in_place_choose(struct linker *l, const uint32_t *only_reader, uint32_t step)
 {
     const struct ul_plan_alternative *way = cheapest(&l->problem->steps[step]);
@@ -1169,7 +1168,7 @@ static void in_place_fill(struct linker *l)
         uint32_t reader = l->edges[i].after;
         if (l->nodes[input].done == reader || (l->nodes[reader].run_of != UL_PLAN_NONE &&
                                                l->nodes[reader].run_of == maker_of(l, input)))
-            continue; /* runs right after it */
+            continue; /* it runs directly after it */
         bool first = only_reader[input] == UL_PLAN_NONE || only_reader[input] == reader;
         only_reader[input] = first ? reader : l->node_count;
     }
@@ -1215,7 +1214,7 @@ static uint32_t *nodes_number(struct linker *l)
     return number;
 }
 
-/* Per value: optional, and no step's cheapest way reads it. */
+/* By value: optional, and no step's cheapest alternative reads it. */
 static const bool *absent_values(const struct linker *l)
 {
     bool *absent = UL_NEW_ARRAY(l->scratch, bool, l->problem->value_count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions of a problem as problems of their own: the same steps and values under other numbers. */
+/* Makes problems of regions of a problem: the same steps and values with other numbers. */
 #include "planner/model/problem_part.h"
 
 #include "planner/model/problem_graph.h"
@@ -181,6 +181,8 @@ struct ul_problem *ul_problem_part_make(struct ul_arena *arena, const struct ul_
         uint32_t space = ul_problem_add_space(c.part, problem->spaces[i].name, 0);
         c.part->spaces[space] = problem->spaces[i];
     }
+    for (uint32_t i = 1; i < problem->resource_count; i++)
+        ul_problem_add_resource(c.part, &problem->resources[i]);
     regions_add(&c, c.tree->region);
     c.value_of = UL_NEW_ARRAY(&c.scratch, uint32_t, problem->value_count);
     memset(c.value_of, 0xFF, problem->value_count * sizeof *c.value_of);

@@ -5,7 +5,8 @@
 
 #include "planner/model/problem.h"
 
-/* Searches look so deep into regions that are in others: each level costs all that is below. */
+/* The depth to which searches look into nested regions: each level costs everything below it
+ * again. */
 enum { UL_PROBLEM_MAX_DEPTH = 8 };
 
 /* Steps [first, end) of a region that is one node of the problem's graph (problem_graph.h). */
@@ -15,14 +16,14 @@ struct ul_problem_tree {
 struct ul_problem_trees {
     struct ul_problem_tree *trees; /* in file order */
     uint32_t count;
-    uint32_t *touch_first, *touch_end; /* per value: it is touched by steps of [first, end) */
+    uint32_t *touch_first, *touch_end; /* by value: steps in [first, end) touch it */
 };
 void ul_problem_trees_find(struct ul_arena *arena, const struct ul_problem *problem,
                            struct ul_problem_trees *trees);
 
 /* The steps of a tree as a problem: step i is step first + i of the whole. A value that other steps
- * touch too, or that is there before or after them, always lives in the part, and so does one that
- * spans the whole tree, if they touch it. `alternatives`: of each step of the whole the one that
+ * touch too, or that is live before or after them, always lives in the part, and so does one that
+ * spans the whole tree, if they touch it. `alternatives`: for each step of the whole the one that
  * the part has; NULL: all. */
 struct ul_problem *ul_problem_part_make(struct ul_arena *arena, const struct ul_problem *problem,
                                         const struct ul_problem_trees *trees, uint32_t tree,

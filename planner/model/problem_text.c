@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text form of a problem: printed, and read back to the same bytes. planner/README.md has the
- * grammar. An object stands on a line of its own and says its id, which counts from 0; what is
- * left out is the default. Names are untrusted bytes, in quotes. */
+ * grammar. Each object has a line of its own with its id, which counts from 0; omitted fields have
+ * their defaults. Names are untrusted bytes, in quotes. */
 #include "planner/model/model_internal.h"
 #include "planner/model/problem.h"
 
@@ -24,6 +24,10 @@ static const char *const region_names[] = {[UL_PLAN_SEQUENCE] = "sequence",
                                            [UL_PLAN_LOOP] = "loop",
                                            [UL_PLAN_ENTRY] = "entry"};
 enum { REGION_KIND_COUNT = sizeof region_names / sizeof *region_names };
+
+static const char *const resource_names[] = {
+    [UL_PLAN_COMPUTE] = "compute", [UL_PLAN_ENGINE] = "copy", [UL_PLAN_LINK] = "link"};
+enum { RESOURCE_KIND_COUNT = sizeof resource_names / sizeof *resource_names };
 
 const char *ul_plan_class_name(enum ul_plan_class class)
 {
@@ -71,6 +75,17 @@ static void put_ids(struct ul_text *text, const char *word, const uint32_t *ids,
         ul_text_printf(text, " %u", ids[i]);
 }
 
+static void put_resource(struct ul_text *text, const struct ul_plan_resource *row, uint32_t id)
+{
+    ul_text_printf(text, "resource %u", id);
+    put_name(text, row->name);
+    ul_text_printf(text, " %s stream %u", resource_names[row->kind], row->stream);
+    put_number(text, "space", row->space, 0);
+    put_number(text, "bandwidth", row->bandwidth_mb, 0);
+    put_number(text, "latency", row->latency_cost, 0);
+    ul_text_put(text, "\n");
+}
+
 static void put_value(struct ul_text *text, const struct ul_plan_value *value, uint32_t id)
 {
     ul_text_printf(text, "value %u", id);
@@ -85,6 +100,7 @@ static void put_value(struct ul_text *text, const struct ul_plan_value *value, u
     put_flag(text, "to-end", value->live_to_end);
     put_flag(text, "once", value->never_recompute);
     put_flag(text, "stays", value->stays);
+    put_flag(text, "first-bank", value->in_first_bank);
     if (value->pinned)
         ul_text_printf(text, " at %" PRIu64, value->pinned_offset_bytes);
     ul_text_put(text, "\n");
@@ -101,11 +117,26 @@ static void put_substep(struct ul_text *text, const struct ul_plan_substep *subs
     put_number(text, "scratch", substep->scratch_bytes, 0);
     put_number(text, "align", substep->scratch_alignment_bytes, 0);
     put_number(text, "space", substep->scratch_space, 0);
+    put_flag(text, "traffic", substep->traffic != NULL);
+    for (uint32_t i = 0;
+         substep->traffic != NULL && i <= substep->read_count + substep->write_count; i++)
+        ul_text_printf(text, " %" PRIu64, substep->traffic[i]);
     ul_text_put(text, "\n");
 }
 
-static void put_step(struct ul_text *text, const struct ul_plan_step *step, uint32_t id)
+/* Without a cost, a step costs the time in which its resource moves the bytes. */
+static uint64_t unsaid_cost(const struct ul_problem *problem,
+                            const struct ul_plan_alternative *alternative)
 {
+    uint32_t r = alternative->resource;
+    return r == 0 || r >= problem->resource_count
+               ? 0
+               : ul_resource_cost(&problem->resources[r], alternative->moved_bytes);
+}
+
+static void put_step(struct ul_text *text, const struct ul_problem *problem, uint32_t id)
+{
+    const struct ul_plan_step *step = &problem->steps[id];
     ul_text_printf(text, "step %u", id);
     put_name(text, step->name);
     put_number(text, "region", step->region, 0);
@@ -115,7 +146,9 @@ static void put_step(struct ul_text *text, const struct ul_plan_step *step, uint
         const struct ul_plan_alternative *alternative = &step->alternatives[a];
         ul_text_put(text, a < step->alternative_count ? "  alternative" : "  spare");
         put_name(text, alternative->name);
-        put_number(text, "cost", alternative->cost, 0);
+        put_number(text, "on", alternative->resource, 0);
+        put_number(text, "moves", alternative->moved_bytes, 0);
+        put_number(text, "cost", alternative->cost, unsaid_cost(problem, alternative));
         put_number(text, "stack", alternative->stack_bytes, 0);
         put_flag(text, "other-bits", alternative->other_bits);
         ul_text_put(text, "\n");
@@ -129,17 +162,22 @@ void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
     ul_text_put(text, "problem 1\n");
     if (problem->base_cost != 0)
         ul_text_printf(text, "cost %" PRIu64 "\n", problem->base_cost);
-    if (problem->join_cost != 0)
-        ul_text_printf(text, "join %" PRIu64 "\n", problem->join_cost);
     for (uint32_t i = 0; i < problem->space_count; i++) {
         ul_text_printf(text, "space %u", i);
         put_name(text, problem->spaces[i].name);
         put_number(text, "capacity", problem->spaces[i].capacity_bytes, 0);
-        put_number(text, "bandwidth", problem->spaces[i].bandwidth_mb, 0);
-        put_number(text, "latency", problem->spaces[i].latency_cost, 0);
-        put_flag(text, "transfers", problem->spaces[i].transfers);
-        put_flag(text, "duplex", problem->spaces[i].duplex);
         put_flag(text, "beside", problem->spaces[i].beside);
+        ul_text_put(text, "\n");
+    }
+    for (uint32_t i = 1; i < problem->resource_count; i++)
+        put_resource(text, &problem->resources[i], i);
+    for (uint32_t i = 0; i < problem->bank_count; i++) {
+        const struct ul_plan_bank *bank = &problem->banks[i];
+        ul_text_printf(text, "bank %u", i);
+        put_name(text, bank->name);
+        ul_text_printf(text, " capacity %" PRIu64, bank->capacity_bytes);
+        put_number(text, "bandwidth", bank->bandwidth_mb, 0);
+        put_flag(text, "weights", bank->weights);
         ul_text_put(text, "\n");
     }
     for (uint32_t i = 1; i < problem->region_count; i++)
@@ -148,7 +186,7 @@ void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
     for (uint32_t i = 0; i < problem->value_count; i++)
         put_value(text, &problem->values[i], i);
     for (uint32_t i = 0; i < problem->step_count; i++)
-        put_step(text, &problem->steps[i], i);
+        put_step(text, problem, i);
 }
 
 /* ---- Parsing ---- */
@@ -175,7 +213,7 @@ static enum ul_status parse_name(struct parser *p, const char **name)
     return ul_scan_string(&p->scan, name);
 }
 
-/* The word's number, where the word stands here. */
+/* The word's number, if the word comes here. */
 static enum ul_status parse_number(struct parser *p, const char *word, uint64_t *number)
 {
     return ul_scan_accept_word(&p->scan, word) ? ul_scan_u64(&p->scan, number) : UL_OK;
@@ -221,6 +259,18 @@ static enum ul_status parse_in_place(struct parser *p, struct ul_plan_substep *s
     return UL_OK;
 }
 
+static enum ul_status parse_traffic(struct parser *p, struct ul_plan_substep *substep)
+{
+    uint64_t count = (uint64_t)substep->read_count + substep->write_count + 1;
+    if (!ul_scan_accept_word(&p->scan, "traffic"))
+        return UL_OK;
+    uint64_t *traffic = UL_NEW_ARRAY(&p->scratch, uint64_t, count);
+    for (uint64_t i = 0; i < count; i++)
+        UL_TRY(ul_scan_u64(&p->scan, &traffic[i]));
+    substep->traffic = traffic;
+    return UL_OK;
+}
+
 static enum ul_status parse_substep(struct parser *p, struct ul_plan_substep *substep)
 {
     memset(substep, 0, sizeof *substep);
@@ -230,6 +280,7 @@ static enum ul_status parse_substep(struct parser *p, struct ul_plan_substep *su
     UL_TRY(parse_number(p, "scratch", &substep->scratch_bytes));
     UL_TRY(parse_number(p, "align", &substep->scratch_alignment_bytes));
     UL_TRY(parse_small(p, "space", &substep->scratch_space));
+    UL_TRY(parse_traffic(p, substep));
     return ul_scan_end_line(&p->scan);
 }
 
@@ -239,6 +290,9 @@ static enum ul_status parse_alternative(struct parser *p, struct ul_plan_alterna
     uint32_t capacity = 0;
     memset(alternative, 0, sizeof *alternative);
     UL_TRY(parse_name(p, &alternative->name));
+    UL_TRY(parse_small(p, "on", &alternative->resource));
+    UL_TRY(parse_number(p, "moves", &alternative->moved_bytes));
+    alternative->cost = unsaid_cost(p->problem, alternative);
     UL_TRY(parse_number(p, "cost", &alternative->cost));
     UL_TRY(parse_number(p, "stack", &alternative->stack_bytes));
     alternative->other_bits = ul_scan_accept_word(&p->scan, "other-bits");
@@ -295,6 +349,7 @@ static enum ul_status parse_value(struct parser *p)
     value.live_to_end = ul_scan_accept_word(&p->scan, "to-end");
     value.never_recompute = ul_scan_accept_word(&p->scan, "once");
     value.stays = ul_scan_accept_word(&p->scan, "stays");
+    value.in_first_bank = ul_scan_accept_word(&p->scan, "first-bank");
     value.pinned = ul_scan_accept_word(&p->scan, "at");
     if (value.pinned)
         UL_TRY(ul_scan_u64(&p->scan, &value.pinned_offset_bytes));
@@ -302,37 +357,87 @@ static enum ul_status parse_value(struct parser *p)
     return ul_scan_end_line(&p->scan);
 }
 
+/* One of these words. */
+static enum ul_status parse_word(struct parser *p, const char *const *words, uint32_t count,
+                                 const char *wanted, uint32_t *word)
+{
+    *word = 0;
+    while (*word < count && !ul_scan_accept_word(&p->scan, words[*word]))
+        ++*word;
+    return *word < count ? UL_OK : ul_scan_fail(&p->scan, wanted);
+}
+
 static enum ul_status parse_region(struct parser *p)
 {
-    uint32_t kind = 0;
+    uint32_t kind;
     uint32_t parent;
     UL_TRY(parse_id(p, p->problem->region_count));
-    while (kind < REGION_KIND_COUNT && !ul_scan_accept_word(&p->scan, region_names[kind]))
-        kind++;
-    if (kind == REGION_KIND_COUNT)
-        return ul_scan_fail(&p->scan, "sequence, branch, loop or entry");
+    UL_TRY(
+        parse_word(p, region_names, REGION_KIND_COUNT, "sequence, branch, loop or entry", &kind));
     UL_TRY(ul_scan_expect(&p->scan, "in"));
     UL_TRY(ul_scan_u32(&p->scan, p->problem->region_count, &parent));
     ul_problem_add_region(p->problem, (enum ul_plan_region_kind)kind, parent);
     return ul_scan_end_line(&p->scan);
 }
 
-/* Space 0 is there from the beginning, and gets its name here. */
+/* Space 0 exists from the beginning, and gets its name here. The words for engines are short forms
+ * of their rows. */
 static enum ul_status parse_space(struct parser *p, uint32_t id)
 {
-    struct ul_plan_space space = {.name = NULL};
+    struct ul_plan_offload offload = {.name = NULL};
     UL_TRY(parse_id(p, id));
-    UL_TRY(parse_name(p, &space.name));
-    UL_TRY(parse_number(p, "capacity", &space.capacity_bytes));
-    UL_TRY(parse_number(p, "bandwidth", &space.bandwidth_mb));
-    UL_TRY(parse_number(p, "latency", &space.latency_cost));
-    space.transfers = ul_scan_accept_word(&p->scan, "transfers");
-    space.duplex = ul_scan_accept_word(&p->scan, "duplex");
-    space.beside = ul_scan_accept_word(&p->scan, "beside");
-    if (id > 0)
-        ul_problem_add_space(p->problem, space.name, space.capacity_bytes);
-    p->problem->spaces[id] = space;
+    UL_TRY(parse_name(p, &offload.name));
+    UL_TRY(parse_number(p, "capacity", &offload.capacity_bytes));
+    UL_TRY(parse_number(p, "bandwidth", &offload.bandwidth_mb));
+    UL_TRY(parse_number(p, "latency", &offload.latency_cost));
+    if (id > 0 && ul_scan_accept_word(&p->scan, "transfers")) {
+        offload.duplex = ul_scan_accept_word(&p->scan, "duplex");
+        ul_problem_add_offload(p->problem, &offload);
+    } else if (id > 0) {
+        ul_problem_add_space(p->problem, NULL, 0);
+    }
+    struct ul_plan_space *space = &p->problem->spaces[id];
+    space->name = offload.name;
+    space->capacity_bytes = offload.capacity_bytes;
+    space->beside = ul_scan_accept_word(&p->scan, "beside");
     return ul_scan_end_line(&p->scan);
+}
+
+static enum ul_status parse_resource(struct parser *p)
+{
+    struct ul_plan_resource row = {.name = NULL};
+    uint32_t kind;
+    UL_TRY(parse_id(p, p->problem->resource_count));
+    UL_TRY(parse_name(p, &row.name));
+    UL_TRY(parse_word(p, resource_names, RESOURCE_KIND_COUNT, "compute, copy or link", &kind));
+    row.kind = (enum ul_plan_resource_kind)kind;
+    UL_TRY(parse_small(p, "stream", &row.stream));
+    UL_TRY(parse_small(p, "space", &row.space));
+    UL_TRY(parse_number(p, "bandwidth", &row.bandwidth_mb));
+    UL_TRY(parse_number(p, "latency", &row.latency_cost));
+    ul_problem_add_resource(p->problem, &row);
+    return ul_scan_end_line(&p->scan);
+}
+
+/* Their capacity is that of space 0, which comes before them. */
+static enum ul_status parse_banks(struct parser *p)
+{
+    struct ul_plan_bank *banks = NULL;
+    uint32_t count = 0, capacity = 0;
+    while (ul_scan_accept_word(&p->scan, "bank")) {
+        struct ul_plan_bank bank = {.name = NULL};
+        UL_TRY(parse_id(p, count));
+        UL_TRY(parse_name(p, &bank.name));
+        UL_TRY(parse_number(p, "capacity", &bank.capacity_bytes));
+        UL_TRY(parse_number(p, "bandwidth", &bank.bandwidth_mb));
+        bank.weights = ul_scan_accept_word(&p->scan, "weights");
+        UL_TRY(ul_scan_end_line(&p->scan));
+        UL_GROW(p->problem->arena, banks, count, capacity);
+        banks[count++] = bank;
+    }
+    p->problem->banks = banks;
+    p->problem->bank_count = count;
+    return UL_OK;
 }
 
 static enum ul_status parse_problem(struct parser *p)
@@ -343,12 +448,17 @@ static enum ul_status parse_problem(struct parser *p)
         UL_TRY(ul_scan_u64(&p->scan, &p->problem->base_cost));
         UL_TRY(ul_scan_end_line(&p->scan));
     }
-    if (ul_scan_accept_word(&p->scan, "join")) {
-        UL_TRY(ul_scan_u64(&p->scan, &p->problem->join_cost));
+    if (ul_scan_accept_word(&p->scan, "join")) { /* short form of a row */
+        struct ul_plan_resource row = {.kind = UL_PLAN_COMPUTE, .stream = 1};
+        UL_TRY(ul_scan_u64(&p->scan, &row.latency_cost));
+        ul_problem_add_resource(p->problem, &row);
         UL_TRY(ul_scan_end_line(&p->scan));
     }
     for (uint32_t id = 0; ul_scan_accept_word(&p->scan, "space"); id++)
         UL_TRY(parse_space(p, id));
+    while (ul_scan_accept_word(&p->scan, "resource"))
+        UL_TRY(parse_resource(p));
+    UL_TRY(parse_banks(p));
     while (ul_scan_accept_word(&p->scan, "region"))
         UL_TRY(parse_region(p));
     while (ul_scan_accept_word(&p->scan, "value"))
@@ -356,7 +466,7 @@ static enum ul_status parse_problem(struct parser *p)
     while (ul_scan_accept_word(&p->scan, "step"))
         UL_TRY(parse_step(p));
     if (*p->scan.at != '\0')
-        return ul_scan_fail(&p->scan, "another space, region, value or step");
+        return ul_scan_fail(&p->scan, "another space, resource, region, value or step");
     return UL_OK;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sequence of nodes, replayed by the definition of an abstract graph. */
+/* Replays a sequence of nodes by the definition of an abstract graph. */
 #include "planner/model/graph.h"
 #include "planner/model/problem.h"
 
-/* One replay: per position, the copy that an output made in place takes over and the last read. */
+/* One replay: by position, the copy that an output made in place takes over, and the last read. */
 struct replay {
     const struct ul_solve_graph *graph;
     const uint32_t *sequence;

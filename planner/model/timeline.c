@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an order of positions to live ranges and alias decisions.
+/* Makes live ranges and alias decisions from an order of positions.
  *
- * Problem: each (value, copy) is live from the position that first writes it through the last
- * that touches it. Regions bend that: a loop runs its positions again, so what is touched both
- * inside and outside of it must survive the whole of it.
+ * Problem: each (value, copy) is live from the position that first writes it through the last that
+ * touches it. Regions change that: a loop runs its positions again, so a value that is touched both
+ * inside and outside it must survive all of it.
  *
  *     position   0   1   2   3   4   5
  *     loop               [-------)
@@ -11,8 +11,8 @@
  *     b                  w   r            live [2, 4): only inside
  *
  * Method: one walk over the positions for begin and end, one for the loops, one for in-place
- * options, in order of position, each input taken over at most once.
- * Left undone: a value of an If that both branches write stays live between the two writes. */
+ * options, in order of position, each input taken over at most once. Left undone: a value of an If
+ * that both branches write stays live between the two writes. */
 #include "planner/model/timeline.h"
 
 #include <string.h>
@@ -21,16 +21,16 @@ struct timeline {
     const struct ul_problem *problem;
     struct ul_plan *plan;
     struct ul_arena scratch;
-    uint32_t *until;   /* per position: the last one beside which it may still run */
-    uint32_t *copies;  /* per value: copies that were written so far */
-    uint32_t *counts;  /* per value: its ranges so far, loaded and saved ones too */
-    uint32_t *current; /* per value: which of them is the newest in its own space */
-    uint32_t *entry;   /* per value: the entry that alone touches it, or 0 */
-    uint32_t
-        *home; /* per value: persistent, the space that it is loaded from first; else its own */
-    bool *is_absent; /* per value: optional, and nothing reads it */
-    uint32_t *taken; /* per range: the range that took its bytes over, or UL_PLAN_NONE */
-    uint32_t *region_begin, *region_end; /* per region: its positions */
+    uint32_t *until;   /* by position: the last one at whose time it may still run */
+    uint32_t *copies;  /* by value: copies written so far */
+    uint32_t *counts;  /* by value: its ranges so far, including loaded and saved ones */
+    uint32_t *current; /* by value: which of them is the newest in its own space */
+    uint32_t *entry;   /* by value: the only entry that touches it, or 0 */
+    uint32_t *home;  /* by value: for persistent ones, the space from which it is loaded first; else
+                        its own */
+    bool *is_absent; /* by value: optional, and nothing reads it */
+    uint32_t *taken; /* by range: the range that took its bytes over, or UL_PLAN_NONE */
+    uint32_t *region_begin, *region_end; /* by region: its positions */
 };
 
 const struct ul_plan_substep *ul_substep_at(const struct ul_problem *problem,
@@ -50,7 +50,7 @@ bool *ul_plan_reads(struct ul_arena *arena, const struct ul_problem *problem,
         const struct ul_plan_position *at = &plan->positions[p];
         const struct ul_plan_step *step =
             at->step < problem->step_count ? &problem->steps[at->step] : NULL;
-        /* A plan that was read may say anything; what it must not is the checker's to say. */
+        /* A plan that was read may say anything; the checker finds what is not allowed. */
         if (at->kind != UL_PLAN_RUN || step == NULL ||
             at->alternative >= step->alternative_count + step->spare_count ||
             at->substep >= step->alternatives[at->alternative].substep_count)
@@ -103,14 +103,14 @@ static uint32_t timeline_length(const struct ul_plan *plan)
     return plan->position_count > 0 ? plan->position_count : 1;
 }
 
-/* What another stream does ends with the first wait for it or for what follows it there. */
+/* What another stream does ends with the first wait for it or for something after it there. */
 static void until_fill(struct timeline *t)
 {
     const struct ul_plan *plan = t->plan;
     t->until = UL_NEW_ARRAY(&t->scratch, uint32_t, plan->position_count);
     for (uint32_t p = 0; p < plan->position_count; p++)
         t->until[p] = plan->positions[p].stream == 0 ? p : timeline_length(plan) - 1;
-    uint32_t awaited[UL_LIMIT_STREAMS] = {0}; /* per stream: all before this */
+    uint32_t awaited[UL_LIMIT_STREAMS] = {0}; /* by stream: all before this */
     for (uint32_t w = 0; w < plan->position_count; w++) {
         if (plan->positions[w].kind != UL_PLAN_WAIT)
             continue;
@@ -131,7 +131,7 @@ static void absent_fill(struct timeline *t)
         t->is_absent[v] = t->problem->values[v].optional && !t->is_absent[v];
 }
 
-/* What is persistent and first touched by a load lives in the other space, as range 0. */
+/* A persistent value that a load touches first lives in the other space, as range 0. */
 static void homes_fill(struct timeline *t)
 {
     const struct ul_plan *plan = t->plan;
@@ -141,12 +141,11 @@ static void homes_fill(struct timeline *t)
         t->home[v] = t->problem->values[v].space;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        bool moves = at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
-        if (!moves || is_known[at->value])
+        if (at->kind != UL_PLAN_COPY || is_known[at->value])
             continue;
         is_known[at->value] = true;
         const struct ul_plan_value *value = &t->problem->values[at->value];
-        if (at->kind == UL_PLAN_LOAD && value->persistent && ul_value_may_move(value))
+        if (at->loads && value->persistent && ul_value_may_move(value))
             t->home[at->value] = at->space;
     }
 }
@@ -170,8 +169,8 @@ static void counts_reset(struct timeline *t)
     }
 }
 
-/* Which range a write goes to: a first write and a recomputation that does not read the value make
- * a fresh one. */
+/* The range of a write: a first write, and a recomputation that does not read the value, make a new
+ * one. */
 static uint32_t range_written(struct timeline *t, const struct ul_plan_position *position,
                               const struct ul_plan_substep *substep, uint32_t value)
 {
@@ -183,14 +182,13 @@ static uint32_t range_written(struct timeline *t, const struct ul_plan_position 
     return t->current[value];
 }
 
-/* How many ranges the positions make. */
+/* Counts the ranges that the positions make. */
 static void ranges_count(struct timeline *t)
 {
     counts_reset(t);
     for (uint32_t p = 0; p < t->plan->position_count; p++) {
         const struct ul_plan_position *position = &t->plan->positions[p];
-        bool saves_home = position->kind == UL_PLAN_SAVE && is_away(t, position->value);
-        if ((position->kind == UL_PLAN_SAVE && !saves_home) || position->kind == UL_PLAN_LOAD)
+        if (position->kind == UL_PLAN_COPY && (position->loads || !is_away(t, position->value)))
             t->counts[position->value]++;
         if (position->kind != UL_PLAN_RUN)
             continue;
@@ -267,20 +265,20 @@ static void run_touch(struct timeline *t, uint32_t p)
     }
 }
 
-/* The new range of a save lies in the other space, or is the one where the value is at home; that
- * of a load is the one that steps see. */
+/* The new range of a save is in the other space, or is the value's home range there; that of a load
+ * is the one that steps see. */
 static void transfer_touch(struct timeline *t, uint32_t p)
 {
     const struct ul_plan_position *position = &t->plan->positions[p];
     uint32_t v = position->value;
     struct ul_plan_range *ranges = t->plan->ranges + t->plan->value_ranges[v];
     uint32_t from = t->current[v];
-    if (position->kind == UL_PLAN_SAVE && is_away(t, v)) {
+    if (!position->loads && is_away(t, v)) {
         range_touch(t, v, from, p);
         range_touch(t, v, 0, p);
         return;
     }
-    if (position->kind == UL_PLAN_LOAD) {
+    if (position->loads) {
         from = t->counts[v];
         while (from > 0 && ranges[from - 1].space != position->space)
             from--;
@@ -344,8 +342,8 @@ static void flags_apply(struct timeline *t)
     }
 }
 
-/* Whether the first copy is there before position 0, or the last one after the end; what is at home
- * in another space is copied back, so that nothing takes its bytes over. */
+/* Whether the first copy is live before position 0, or the last one after the end; a value that is
+ * at home in another space is copied back, so that nothing takes its bytes over. */
 static bool there_before(const struct timeline *t, const struct ul_plan_range *range)
 {
     return range->copy == 0 && there_from_start(&t->problem->values[range->value]);
@@ -378,8 +376,8 @@ static void regions_locate(struct timeline *t)
 }
 
 /* Stretches the range of one touch over every loop around `position` that it crosses. Inner loops
- * come first, so that an outer one sees the stretched range. What crosses an entry, whose calls
- * come in any order, always lives. */
+ * come first, so that an outer one sees the stretched range. A value that crosses an entry, whose
+ * calls come in any order, always lives. */
 static void range_stretch(struct timeline *t, uint32_t value, uint32_t position)
 {
     struct ul_plan *plan = t->plan;
@@ -433,7 +431,7 @@ static uint32_t range_born(const struct ul_plan *plan, uint32_t value, uint32_t 
     return UL_PLAN_NONE;
 }
 
-/* The range of `value` that was there before `position` and that nothing needs after it. */
+/* The range of `value` that was live before `position` and that nothing needs after it. */
 static uint32_t range_dying(const struct timeline *t, uint32_t value, uint32_t position)
 {
     const struct ul_plan *plan = t->plan;
@@ -445,7 +443,7 @@ static uint32_t range_dying(const struct timeline *t, uint32_t value, uint32_t p
     return UL_PLAN_NONE;
 }
 
-/* Whether a loop or entry around `position` runs it again and needs then what came in from before
+/* Whether a loop or entry around `position` runs it again and then needs what came in from before
  * it. */
 static bool needed_again(const struct timeline *t, uint32_t position, uint32_t range)
 {

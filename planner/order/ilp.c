@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GLPK in a child process.
  *
- * GLPK looks at its time limit between nodes of its tree only: not while it solves the root's
- * relaxation, not in cuts. It prints, and it aborts on errors. So it runs in a child, which sends
- * every better solution and its bound through a pipe; the parent can end it at any moment, and
- * keeps what arrived. The child counts simplex iterations and gives up by itself, so that without
- * a time limit the same model gives the same answer everywhere. */
+ * GLPK checks its time limit only between nodes of its tree: not while it solves the root's
+ * relaxation, and not in cuts. It prints, and it aborts on errors. So it runs in a child, which
+ * sends every better solution and its bound through a pipe; the parent can end the child at any
+ * moment, and keeps what has arrived. The child counts simplex iterations and gives up by itself,
+ * so that without a time limit the same model gives the same answer everywhere. */
 #define _XOPEN_SOURCE 700
 #include "planner/order/ilp.h"
 
@@ -69,10 +69,10 @@ void ul_ilp_add_term(struct ul_ilp *ilp, uint32_t column, double factor)
 /* ---- The child ---- */
 
 enum record_kind {
-    RECORD_SOLUTION = 1, /* followed by a value per column */
-    RECORD_REDUCED,      /* followed by a reduced cost per column */
+    RECORD_SOLUTION = 1, /* followed by a value for each column */
+    RECORD_REDUCED,      /* followed by a reduced cost for each column */
     RECORD_BOUND,
-    RECORD_OPTIMAL, /* so is the solution sent last */
+    RECORD_OPTIMAL, /* the solution sent last is optimal */
     RECORD_INFEASIBLE
 };
 
@@ -86,7 +86,7 @@ struct child {
     const struct ul_ilp *ilp;
     const struct ul_ilp_limits *limits;
     glp_prob *problem;
-    double *values; /* per column */
+    double *values; /* by column */
     double bound;
     uint64_t branchings;
     int pipe;
@@ -100,7 +100,7 @@ static uint64_t iteration_work(const struct ul_ilp *ilp)
     return 1 + ilp->term_count / UL_ILP_TERMS;
 }
 
-/* GLPK does not count the iterations by which it tries what to branch on. */
+/* GLPK does not count the iterations by which it tries where to branch. */
 static uint64_t child_work(const struct child *c)
 {
     int count = glp_get_it_cnt(c->problem);
@@ -190,12 +190,12 @@ static void problem_make(struct child *c)
     const struct ul_ilp *ilp = c->ilp;
     c->problem = glp_create_prob();
     glp_set_obj_dir(c->problem, GLP_MIN);
-    /* One more, which is nothing: GLPK refuses to solve what has none. */
+    /* One more, which is unused: GLPK refuses a model without columns. */
     glp_add_cols(c->problem, (int)ilp->column_count + 1);
     for (uint32_t i = 0; i < ilp->column_count; i++) {
         const struct ul_ilp_column *column = &ilp->columns[i];
         int at = (int)i + 1;
-        /* The kind first: making a column binary would set its bounds. */
+        /* The kind comes first: making a column binary would set its bounds. */
         glp_set_col_kind(c->problem, at, column->integer ? GLP_IV : GLP_CV);
         glp_set_col_bnds(c->problem, at, bound_kind(column->lower, column->upper), column->lower,
                          column->upper);
@@ -228,7 +228,7 @@ static void relaxation_solve(struct child *c)
     glp_scale_prob(c->problem, GLP_SF_AUTO);
     glp_adv_basis(c->problem, 0);
     if (glp_simplex(c->problem, &control) != 0) {
-        send_record(c, RECORD_BOUND, -INFINITY); /* the work counts, though it came to nothing */
+        send_record(c, RECORD_BOUND, -INFINITY); /* the work counts, even without a result */
         _exit(1);
     }
     if (glp_get_status(c->problem) == GLP_NOFEAS) {
@@ -249,7 +249,7 @@ static void tree_search(struct child *c)
     control.msg_lev = GLP_MSG_OFF;
     control.br_tech = GLP_BR_PCH;
     control.bt_tech = GLP_BT_BLB;
-    /* Cuts of a large model take long, and nothing counts that. */
+    /* Cuts of a large model take long, and nothing counts them. */
     control.mir_cuts = control.cov_cuts = c->ilp->term_count < CUT_TERMS ? GLP_ON : GLP_OFF;
     control.cb_func = tree_callback;
     control.cb_info = c;
@@ -266,7 +266,8 @@ static void tree_search(struct child *c)
         send_record(c, RECORD_INFEASIBLE, INFINITY);
 }
 
-/* Nothing of the parent's may be touched: no output, no core, no handler of its signals. */
+/* The child must not touch anything of the parent's: no output, no core, no handler of its
+ * signals. */
 static void child_isolate(const struct ul_ilp_limits *limits)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGPIPE, SIGXCPU};
@@ -317,7 +318,7 @@ struct parent {
     int pipe;
 };
 
-/* False when the child has ended, or the time has. */
+/* False when the child has ended, or the time is over. */
 static bool receive_bytes(struct parent *p, void *data, size_t size_bytes)
 {
     UL_ASSERT(p->pipe >= 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of the smallest peak, of an abstract graph and of a problem. */
+/* The order with the smallest peak, for an abstract graph and for a problem. */
 #ifndef UL_PLANNER_ORDER_ORDER_H
 #define UL_PLANNER_ORDER_ORDER_H
 
@@ -9,7 +9,7 @@
 
 /* order_run.c */
 
-/* A search for the order of every node once that has the smallest peak. */
+/* A search for the order of every node once with the smallest peak. */
 struct ul_order_run {
     const struct ul_solve_graph *graph;
     enum ul_plan_order method;
@@ -18,7 +18,7 @@ struct ul_order_run {
     /* out */
     uint32_t *order; /* the published one unless another is better, or one that was named */
     uint64_t peak_bytes;
-    uint64_t lower_bytes; /* in: known; out: what every order is proven to need */
+    uint64_t lower_bytes; /* in: known; out: proven for every order */
     const char *method_name;
     const char *why_not;  /* why the method that was named finds no order, or NULL */
     bool stopped_by_time; /* before the peak was proven */
@@ -27,10 +27,10 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run);
 
 /* order_memo.c */
 
-/* What came of runs, for others of equal graphs and limits. Lives in the arena. */
+/* Results of runs, for others with equal graphs and limits. Lives in the arena. */
 struct ul_order_memo;
 struct ul_order_memo *ul_order_memo_new(struct ul_arena *arena);
-/* ul_order_run, or what came of the same run before. Runs with a deadline are not kept; `memo` may
+/* ul_order_run, or the result of the same run before. Runs with a deadline are not kept; `memo` may
  * be NULL. */
 void ul_order_memo_run(struct ul_order_memo *memo, struct ul_arena *arena,
                        struct ul_order_run *run);
@@ -39,15 +39,15 @@ void ul_order_memo_run(struct ul_order_memo *memo, struct ul_arena *arena,
 
 struct ul_order_choice {
     uint32_t *steps;
-    uint64_t live_bytes;         /* its largest live sum, in-place options taken */
-    uint64_t orders_lower_bytes; /* no order is proven to have a smaller one than this */
+    uint64_t live_bytes;         /* its largest live sum, with in-place options taken */
+    uint64_t orders_lower_bytes; /* no order can have a smaller one */
     const char *method;
     const char *why_not; /* why the method that was named finds no order, or NULL */
     bool is_file;        /* the file order */
     bool stopped_by_time;
 };
-/* The order of the smallest live sum found; the file order unless another is strictly better, or is
- * that of a method that was named. */
+/* The order with the smallest live sum found; the file order unless another is strictly better, or
+ * comes from a method that was named. */
 void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
                       const struct ul_plan_options *options, struct ul_order_choice *choice);
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated annealing of an order: a node moves to another place, with what it has to take along.
+/* Simulated annealing of an order: a node moves to another place, together with the nodes that must
+ * move with it.
  *
  * Problem: beams and windows end where every better order is far from the best one. Graphs without
- * much structure (random ones, say) have many orders like that.
- * Method: a node and a place before or behind it are drawn. It goes there, and whatever between the
- * two it waits for goes ahead of it (behind it: whatever waits for it follows), each group in the
- * order that it had; so every draw is an order. The energy of an order is what its live sums have
- * above a mark a little below the best peak, summed over positions, so that many ways lead across a
- * plateau of peaks. A move that adds to it stays with a probability that falls as the search cools.
+ * much structure (for example random ones) have many orders like that. Method: a node and a place
+ * before or after it are drawn. The node goes there; nodes in between that it waits for go before
+ * it (or those that wait for it go after it), each group in its old order; so every draw is an
+ * order. The energy of an order is the excess of its live sums over a mark a little below the best
+ * peak, summed over positions, so that many paths lead across a plateau of peaks. A move that
+ * increases it stays with a probability that falls as the search cools.
  *
  *     position   1   2   3   4   5            1   2   3   4   5
  *     before     a   b   c   v   d            c waits for a, v for c: v goes to the front
@@ -25,7 +26,7 @@ enum {
     FARTHEST = 64, /* a move, in positions */
     BATCH = 64,    /* moves at one temperature */
 };
-/* Of the peak: where energy begins, and the temperature, first and last. */
+/* Fractions of the peak: where energy begins, and the first and last temperature. */
 static const double mark_share = 0.98, hot_share = 0.05, cold_share = 0.002;
 
 /* A value's first and last position. */
@@ -34,24 +35,25 @@ struct span {
     uint32_t last_node; /* or UL_PLAN_NONE: it stays */
 };
 
-/* What is at positions [begin, end] gets another order. */
+/* A new order for the nodes at positions [begin, end]. */
 struct move {
     uint32_t begin, end;
 };
 
-/* Of the move at hand: places are those after it, what begins with new_ holds in its range. */
+/* For the current move: places are those after it; fields that begin with new_ are valid in its
+ * range. */
 struct annealer {
     const struct ul_order_core *core;
     struct ul_order_links links;
     uint64_t random;
     uint64_t work;
-    uint32_t *place;            /* per node */
-    uint32_t *node_at, *new_at; /* per position */
+    uint32_t *place;            /* by node */
+    uint32_t *node_at, *new_at; /* by position */
     uint64_t *during_bytes, *new_during_bytes;
     uint64_t *after_bytes, *new_after_bytes;
-    uint8_t *taken; /* per node: along with the one that moves */
+    uint8_t *taken; /* by node: it moves together with the drawn one */
     uint64_t best_bytes;
-    uint32_t *best;      /* order */
+    uint32_t *best;      /* an order */
     uint32_t as_high;    /* positions whose live sum is at least best_bytes */
     uint64_t mark_bytes; /* live sums up to it have no energy */
     double temperature;
@@ -64,7 +66,7 @@ static uint32_t below(struct annealer *a, uint32_t limit)
 
 /* ---- A move ---- */
 
-/* Whether the node waits for one that is taken along, or one of these for it. */
+/* Whether the node waits for one that moves along, or one of these for it. */
 static bool is_bound(struct annealer *a, uint32_t node, bool later)
 {
     const uint32_t *first = later ? a->core->pred_first : a->links.succ_first;
@@ -76,7 +78,7 @@ static bool is_bound(struct annealer *a, uint32_t node, bool later)
     return k < first[node + 1];
 }
 
-/* Writes the range's new order: those that are taken along go to its end, or to its begin. */
+/* Writes the range's new order: nodes that move along go to its end, or to its beginning. */
 static void move_write(struct annealer *a, const struct move *m, uint32_t taken_count, bool later)
 {
     uint32_t taken_to = later ? m->end + 1 - taken_count : m->begin;
@@ -91,8 +93,8 @@ static void move_write(struct annealer *a, const struct move *m, uint32_t taken_
     UL_ASSERT((later ? taken_to : left_to) == m->end + 1);
 }
 
-/* Draws a move; false where it changes nothing. Those at the far end of what is drawn that are
- * taken along stay where they are, so that the range ends before them. */
+/* Draws a move; false where it changes nothing. Nodes that move along and are at the far end of the
+ * range stay where they are, so the range ends before them. */
 static bool move_draw(struct annealer *a, struct move *m)
 {
     uint32_t node = below(a, a->core->node_count);
@@ -140,7 +142,7 @@ static struct span span_find(struct annealer *a, uint32_t value)
     return span;
 }
 
-/* The live sums at what is now at `position` and after it, from that before it. */
+/* The live sums at the new node at `position` and after it, from the sum before it. */
 static void step_sums(struct annealer *a, uint32_t position, uint64_t live_bytes)
 {
     const struct ul_order_core *c = a->core;
@@ -201,7 +203,7 @@ static void move_undo(struct annealer *a, const struct move *m)
 
 /* ---- The search ---- */
 
-/* The order at hand is the best so far. */
+/* The current order is the best so far. */
 static void best_keep(struct annealer *a)
 {
     uint32_t n = a->core->node_count;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A beam over downsets, for cores too wide to search them all.
+/* A beam search over downsets, for cores too wide to search them all.
  *
- * Method: level by level (a level: the number of nodes that have run) the sets that stay below the
- * peak to beat, each once, by their live sum; the `width` best go on. The first node of a chain
- * that ends no higher than it began goes alone (ul_order_sets_chain has the reason). */
+ * Method: for each level (the number of nodes that have run), take the sets that stay below the
+ * peak to beat, each once, by their live sum; the `width` best continue. Where a chain ends no
+ * higher than it began, its first node is the only one tried (ul_order_sets_chain has the
+ * reason). */
 #include "planner/order/order_internal.h"
 
 #include <string.h>
@@ -12,11 +13,11 @@ struct candidate {
     uint64_t key;
     uint64_t live_bytes;
     uint64_t hash;
-    uint32_t parent; /* in its level */
+    uint32_t parent; /* its index in its level */
     uint32_t node;
 };
 
-/* The words of a level's sets that differ are [low, high): on long cores a narrow band. */
+/* The words in which a level's sets differ are [low, high): on long cores a narrow band. */
 struct level {
     uint64_t *set_words;
     uint64_t *live_bytes;
@@ -32,10 +33,10 @@ struct beam {
     struct ul_order_ready *ready;
     struct candidate *candidates;
     uint32_t candidate_count, candidate_capacity;
-    uint32_t *table; /* of candidates by hash: index + 1 */
+    uint32_t *table; /* candidates by hash: index + 1 */
     uint32_t table_size;
-    uint32_t *parents, *nodes; /* per level and place, for the way back */
-    bool truncated;            /* a set was dropped for width */
+    uint32_t *parents, *nodes; /* by level and index, for the way back */
+    bool truncated;            /* a set was dropped because of the width */
 };
 
 static bool candidate_before(const struct candidate *a, const struct candidate *b)
@@ -57,7 +58,7 @@ static void table_grow(struct beam *b, struct ul_arena *scratch)
     }
 }
 
-/* Sets with equal hashes are taken for equal: at worst one of them is lost. */
+/* Sets with equal hashes are treated as equal: at worst one of them is lost. */
 static void candidate_add(struct beam *b, struct ul_arena *scratch, uint32_t parent,
                           const struct ul_order_ready *ready)
 {
@@ -103,7 +104,7 @@ static void swap(struct candidate *a, struct candidate *b)
     *b = c;
 }
 
-/* Moves the `kept` first candidates to the front, in no order. */
+/* Moves the first `kept` candidates to the front, in no order. */
 static void candidates_select(struct candidate *c, uint32_t count, uint32_t kept)
 {
     uint32_t low = 0;

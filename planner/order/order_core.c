@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines' form of a problem of order: made from a graph, cut into slices, turned round. */
+/* The engines' form of a problem of order: made from a graph, cut into slices, reversed. */
 #include "planner/model/problem.h"
 #include "planner/order/order_internal.h"
 
@@ -7,7 +7,7 @@
 
 enum {
     AT_START = 0,        /* positions are counted from 1 in first and last */
-    LAZY_EDGES_MORE = 16 /* that leaving out one lazy node may add */
+    LAZY_EDGES_MORE = 16 /* edges that leaving out one lazy node may add */
 };
 
 /* ---- From a graph ---- */
@@ -16,9 +16,9 @@ struct maker {
     const struct ul_solve_graph *graph;
     struct ul_arena *arena;
     struct ul_order_core *core;
-    uint8_t *lazy;    /* per graph node */
-    uint32_t *number; /* per graph node: in the core */
-    uint32_t *value;  /* per graph node: of its value in the core, or UL_PLAN_NONE */
+    uint8_t *lazy;    /* by graph node */
+    uint32_t *number; /* by graph node: its number in the core */
+    uint32_t *value;  /* by graph node: its value's number in the core, or UL_PLAN_NONE */
 };
 
 static uint64_t working_of(const struct ul_solve_graph *g, uint32_t v)
@@ -26,8 +26,8 @@ static uint64_t working_of(const struct ul_solve_graph *g, uint32_t v)
     return g->working_bytes != NULL ? g->working_bytes[v] : 0;
 }
 
-/* Without a lazy node each of its readers waits for each of its inputs: for some nodes of many
- * inputs and many readers that would be far more than the graph itself. */
+/* Without a lazy node each of its readers waits for each of its inputs: for nodes with many inputs
+ * and many readers that would be far more edges than the graph itself has. */
 static bool few_edges(const struct ul_solve_graph *g, uint32_t v)
 {
     uint64_t inputs = g->input_first[v + 1] - g->input_first[v];
@@ -50,7 +50,8 @@ static void lazy_find(struct maker *m, const uint32_t *order)
     }
 }
 
-/* Values: touched by two nodes or more; what one node alone touches is its working bytes. */
+/* Numbers values that two nodes or more touch; a value that only one node touches is part of its
+ * working bytes. */
 static void values_number(struct maker *m)
 {
     const struct ul_solve_graph *g = m->graph;
@@ -85,7 +86,7 @@ static void node_reuse(struct maker *m, uint32_t v)
     bytes = g->size_bytes[v] < bytes ? g->size_bytes[v] : bytes;
     c->reuse_value[at] = m->value[from];
     c->reuse_bytes[at] = bytes;
-    /* What only this node reads dies here in every order. */
+    /* A value that only this node reads dies here in every order. */
     if (m->value[from] == UL_PLAN_NONE && bytes > 0)
         c->working_bytes[at] -= bytes;
 }
@@ -282,7 +283,7 @@ static void slice_alloc(struct ul_arena *arena, const struct ul_order_slicer *s,
     slice->flags = UL_NEW_ARRAY(arena, uint8_t, touches);
 }
 
-/* Values that are there before and after the slice are no business of its own. */
+/* Values that live before and after the slice do not matter in it. */
 static void slice_touch(struct ul_order_slicer *s, uint32_t begin, uint32_t end, uint32_t value,
                         struct ul_order_core *slice)
 {
@@ -394,7 +395,7 @@ void ul_order_core_reverse(struct ul_arena *arena, const struct ul_order_core *c
 
 /* ---- Links ---- */
 
-/* Turns lists of items (`count` of these) per node into lists of nodes per item, in the nodes'
+/* Turns lists of items (`count` of these) by node into lists of nodes by item, in the nodes'
  * order. */
 static void lists_turn(struct ul_arena *arena, uint32_t node_count, const uint32_t *first,
                        const uint32_t *items, uint32_t count, uint32_t **turned_first,

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of the smallest peak, by search over downsets.
+/* Finds the order with the smallest peak, by search over downsets.
  *
- * Problem: an order of all nodes of a core, each once, that minimises the largest live sum.
- * Method: a state is the set of nodes that have run (a downset); its live sum f does not depend on
- * the order that led to it. Best first by the largest sum on the way, deepest first among equals,
- * each set once: the first complete set is optimal, and the value of the state that is due next
- * is at any time a lower bound for all orders.
- * A chain that ends no higher than it began, within the state's value, is run at once: the state
- * has that one successor (ul_order_sets_chain has the reason).
- * Left undone: the number of states is bounded by the caller. */
+ * Problem: an order of all nodes of a core, each once, that minimises the largest live sum. Method:
+ * a state is the set of nodes that have run (a downset); its live sum f does not depend on the
+ * order that led to it. The search is best first by the largest sum on the path, deepest first
+ * among equals, each set once: the first complete set is optimal, and the value of the next state
+ * is at any time a lower bound for all orders. A chain that ends no higher than it began, within
+ * the state's value, is run at once: the state then has only that successor (ul_order_sets_chain
+ * has the reason). Left undone: the number of states is bounded by the caller. */
 #include "planner/model/problem.h"
 #include "planner/order/order_internal.h"
 
 #include <string.h>
 
 struct state {
-    uint64_t peak_bytes; /* largest live sum on the way */
+    uint64_t peak_bytes; /* largest live sum on the path */
     uint64_t live_bytes;
     uint64_t hash;
     uint32_t parent;
@@ -26,14 +25,14 @@ struct state {
 struct search {
     struct ul_order_sets sets;
     uint32_t words;
-    uint64_t *set_words; /* per state */
+    uint64_t *set_words; /* by state */
     struct state *states;
     uint32_t state_count, state_limit;
     uint32_t *table; /* open addressing: state + 1 */
     uint32_t table_size;
     uint32_t *heap;
     uint32_t heap_count;
-    struct ul_order_ready *ready; /* of the state being expanded */
+    struct ul_order_ready *ready; /* of the state that is being expanded */
     uint64_t upper_bytes;
 };
 
@@ -104,7 +103,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Writes the state of running `node` after `from` in the next free place. */
+/* Writes the state after running `node` from `from` into the next free place. */
 static void state_write(struct search *s, uint32_t from, uint32_t node, struct ul_order_step step)
 {
     const struct state *before = &s->states[from];
@@ -120,7 +119,7 @@ static void state_write(struct search *s, uint32_t from, uint32_t node, struct u
                        .depth = before->depth + 1};
 }
 
-/* Adds the state unless its set is known; a better way to a known one is taken over (it is pushed
+/* Adds the state unless its set is known; a better path to a known one is taken (it is pushed
  * again, and the stale entry is skipped when popped). */
 static void state_offer(struct search *s, uint32_t from, const struct ul_order_ready *ready)
 {
@@ -142,7 +141,7 @@ static void state_expand(struct search *s, uint32_t from)
     uint32_t count = ul_order_sets_ready(&s->sets, set_of(s, from), state->live_bytes, s->ready);
     uint32_t length = ul_order_sets_chain(&s->sets, set_of(s, from), state->live_bytes,
                                           state->peak_bytes, s->ready, count, chain);
-    for (uint32_t i = 0; i + 1 < length; i++) { /* on the way: known to nobody */
+    for (uint32_t i = 0; i + 1 < length; i++) { /* intermediate states are not stored */
         state_write(s, from, chain[i].node, chain[i].step);
         from = s->state_count++;
     }
@@ -155,7 +154,7 @@ static void state_expand(struct search *s, uint32_t from)
 static void search_init(struct search *s, struct ul_arena *scratch)
 {
     uint32_t n = s->sets.core->node_count;
-    if (n < 24 && s->state_limit > 8u << n) /* a set may be met on several ways */
+    if (n < 24 && s->state_limit > 8u << n) /* a set may be reached by several paths */
         s->state_limit = 8u << n;
     uint64_t places = (uint64_t)s->state_limit + n + UL_ORDER_CHAIN;
     s->words = s->sets.words;
@@ -179,7 +178,7 @@ enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct u
                                         uint64_t upper_bytes, uint64_t *lower_bytes,
                                         uint32_t *order)
 {
-    /* Every state costs work: room for more than there is work for would be room for nothing. */
+    /* Every state costs work: room for more states than there is work for would be wasted. */
     uint64_t max = effort->work_limit > effort->work ? effort->work_limit - effort->work : 1;
     if (max < state_limit)
         state_limit = (uint32_t)max;

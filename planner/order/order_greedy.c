@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders in near-linear time: by memory freed less memory allocated, and depth-first.
+/* Orders in near-linear time: by memory freed minus memory allocated, and depth-first.
  *
- * What a ready node adds to the live sum changes only when a value that it touches is born, or has
- * no other toucher left; the touchers that are ready then get a new entry in the heap, and
- * whatever is popped twice or with a key of the past is skipped. */
+ * The amount that a ready node adds to the live sum changes only when a value that it touches is
+ * born, or has no other toucher left. Ready touchers then get a new entry in the heap, and entries
+ * that are popped twice or with an old key are skipped. */
 #include "planner/order/order_internal.h"
 
 #include <string.h>
 
 struct entry {
-    int64_t growth; /* bytes after less bytes before; the smallest first */
+    int64_t growth; /* bytes after minus bytes before; the smallest first */
     uint32_t node;  /* breaks ties: nodes are numbered along an order */
 };
 
 struct greedy {
     const struct ul_order_core *core;
     struct ul_order_links links;
-    uint32_t *waits; /* per node: preds not yet run */
-    uint32_t *left;  /* per value: touches not yet made, and one if it stays */
-    uint8_t *born;   /* per value */
+    uint32_t *waits; /* by node: preds that have not run */
+    uint32_t *left;  /* by value: touches to come, plus one if it stays */
+    uint8_t *born;   /* by value */
     uint8_t *done;
     struct entry *heap;
     uint32_t count, capacity;
@@ -79,7 +79,7 @@ static void node_offer(struct greedy *g, struct ul_arena *scratch, uint32_t node
     heap_push(g, scratch, (struct entry){growth(g, node), node});
 }
 
-/* Those who touch `value` and are ready have got better. */
+/* Renews the entries of ready nodes that touch `value`: they have become better. */
 static void value_offer(struct greedy *g, struct ul_arena *scratch, uint32_t value)
 {
     for (uint32_t i = g->links.value_first[value]; i < g->links.value_first[value + 1]; i++) {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of the smallest peak as an integer program: the cross-check of the search over sets,
- * with which it shares nothing but the core.
+/* The order with the smallest peak as an integer program: the cross-check of the search over sets,
+ * with which it shares only the core.
  *
- * Problem: an order of a core's nodes, each once, that minimises the largest live sum.
- * Method: is there an order that stays below a bound? Asked with ever lower bounds, each just
- * below the peak of the order that the last answer gave, until there is none.
+ * Problem: an order of a core's nodes, each once, that minimises the largest live sum. Method: is
+ * there an order that stays below a bound? The bounds fall, each just below the peak of the last
+ * order found, until there is none.
  *   done[v][t]    node v is at position t or before it: 0 or 1, never falls, t + 1 of them are 1;
- *                 what must come before v is done at t - 1
+ *                 nodes that must come before v are done at t - 1
  *   begun[x][t]   value x has been touched at t: the maximum of done over what touches it
  *   ended[x][t]   nothing touches x after t: their minimum
  * x is live at t where it is begun there and not ended at t - 1; both follow from done and are
- * continuous. Ancestors and descendants narrow the positions of each node.
- * Left undone: everything that would make this fast; large cores are refused. */
+ * continuous. Ancestors and descendants narrow the positions of each node. Left undone: everything
+ * that would make this fast; large cores are refused. */
 #include "planner/model/problem.h"
 #include "planner/order/ilp.h"
 #include "planner/order/order_internal.h"
@@ -29,11 +29,11 @@ struct program {
     struct ul_arena *arena;
     struct ul_ilp *ilp;
     uint32_t n;
-    uint32_t *first, *last;             /* per node: its positions, both included */
-    uint32_t *toucher_first, *touchers; /* per value */
-    uint32_t *done;                     /* per node and position */
-    uint32_t *begun, *ended;            /* per value and position */
-    uint32_t *taken;                    /* per node and position */
+    uint32_t *first, *last;             /* by node: its positions, both included */
+    uint32_t *toucher_first, *touchers; /* by value */
+    uint32_t *done;                     /* by node and position */
+    uint32_t *begun, *ended;            /* by value and position */
+    uint32_t *taken;                    /* by node and position */
     uint64_t max_bytes;
 };
 
@@ -58,7 +58,7 @@ static void touchers_find(struct program *p)
     }
 }
 
-/* As many as are before a node, so many positions are not its; the same from the end. */
+/* A node cannot be at the first positions, which the nodes before it need; likewise at the end. */
 static void windows_find(struct program *p)
 {
     const struct ul_order_core *c = p->core;
@@ -222,7 +222,7 @@ static void order_read(const struct program *p, const double *values, uint32_t *
     UL_ASSERT(count == p->n);
 }
 
-/* What all peaks are a multiple of. */
+/* All peaks are a multiple of it. */
 static uint64_t bytes_divisor(const struct ul_order_core *c)
 {
     uint64_t divisor = c->start_bytes;
@@ -231,11 +231,7 @@ static uint64_t bytes_divisor(const struct ul_order_core *c)
         uint64_t rest = i < c->value_count ? c->size_bytes[i]
                         : i % 2 != 0       ? c->working_bytes[(i - c->value_count) / 2]
                                            : c->reuse_bytes[(i - c->value_count) / 2];
-        while (rest != 0) {
-            uint64_t next = divisor % rest;
-            divisor = rest;
-            rest = next;
-        }
+        divisor = ul_size_gcd(divisor, rest);
     }
     return divisor > 0 ? divisor : 1;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs that were made before.
+/* Remembers the results of runs.
  *
  * Problem: a compile searches orders for many programs of one model, and most of their graphs, or
  * of the graphs inside their loops, are the same to the byte. Method: a run without a deadline
- * depends on its graph and its limits alone, so the hash of these finds what came of it.
- * Left undone: parts of graphs that are equal; results are looked up one by one. */
+ * depends only on its graph and its limits, so their hash finds its result. Left undone: parts of
+ * graphs that are equal; results are looked up one by one. */
 #include "planner/order/order.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ static void put(struct ul_text *text, const void *items, uint64_t count, size_t 
         ul_text_put_bytes(text, items, length);
 }
 
-/* All that a run is made from. */
+/* The hash of everything that a run depends on. */
 static void key_make(const struct ul_order_run *run, char key[65])
 {
     const struct ul_solve_graph *graph = run->graph;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The methods of order, each on one part of a graph: a round in a share of the effort, or in all of
- * it where the method is named. */
+/* The methods of order, each for one part of a graph: a round in a share of the effort, or in all
+ * of it where the method is named. */
 #include "planner/order/order.h"
 #include "planner/order/order_internal.h"
 
@@ -77,7 +77,7 @@ static void part_depth_first(struct ul_order_part *part)
     ul_arena_done(&scratch);
 }
 
-/* Exact search with at most this many states, either way. */
+/* Exact search with at most this many states, in either direction. */
 static void part_exact(struct ul_order_runner *r, struct ul_order_part *part, uint32_t state_limit,
                        bool backwards)
 {
@@ -204,7 +204,7 @@ bool ul_order_run_dfs(struct ul_order_runner *r, struct ul_order_part *part, uin
     return true;
 }
 
-/* Both ways, each with its share of the effort. */
+/* Both directions, each with its share of the effort. */
 bool ul_order_run_dp(struct ul_order_runner *r, struct ul_order_part *part, uint32_t round)
 {
     enum { SHARE = 8 };
@@ -221,7 +221,7 @@ bool ul_order_run_dp(struct ul_order_runner *r, struct ul_order_part *part, uint
     return true;
 }
 
-/* Backwards for no more than forwards took, as long as it pays. */
+/* Backwards with no more work than forwards took, as long as it pays off. */
 static bool part_beams(struct ul_order_runner *r, struct ul_order_part *part, uint32_t width)
 {
     struct ul_effort *effort = &r->run->effort;
@@ -250,9 +250,9 @@ bool ul_order_run_beam(struct ul_order_runner *r, struct ul_order_part *part, ui
     return more;
 }
 
-/* A round has a quarter of the work of the next, the last leaves one to the windows behind it. What
- * cools in too little work for the part's size finds nothing, and in more than enough nothing new.
- */
+/* A round has a quarter of the work of the next; the last leaves a quarter to the windows after it.
+ * Cooling with too little work for the part's size finds nothing, and with more than enough nothing
+ * new. */
 bool ul_order_run_anneal(struct ul_order_runner *r, struct ul_order_part *part, uint32_t round)
 {
     enum { LEAST_PER_NODE = 1 << 14, MOST_PER_NODE = 1 << 22 };
@@ -268,8 +268,8 @@ bool ul_order_run_anneal(struct ul_order_runner *r, struct ul_order_part *part, 
     return true;
 }
 
-/* Not in the first round, unless that was costly, or it is named; for no more than all before it
- * took, but in the last with all that is left. */
+/* Not in the first round, unless that was costly, or the method is named; with no more work than
+ * all before it took, but in the last round with all that is left. */
 bool ul_order_run_search(struct ul_order_runner *r, struct ul_order_part *part, uint32_t round)
 {
     enum { SHARE = 3 };

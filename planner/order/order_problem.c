@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Candidate orders for a problem's steps, by way of an abstract graph (problem_graph.c).
+/* Finds candidate orders for a problem's steps, by way of an abstract graph (problem_graph.c).
  *
- * Method: whoever makes an order of the graph's nodes offers it; each candidate is judged by the
- * true live sum of its steps, so that no approximation of the graph can make a plan worse. What a
- * method that is named finds is not judged: it is what was asked for. */
+ * Method: each order of the graph's nodes is offered, and judged by the true live sum of its steps,
+ * so that no approximation of the graph can make a plan worse. The order of a method that is named
+ * is not judged: it was asked for. */
 #include "planner/model/effort.h"
 #include "planner/model/method.h"
 #include "planner/model/problem_graph.h"
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Less than a search asked for by itself would do: most graphs are proven long before. */
+/* Less than a search would get alone: most graphs are proven long before. */
 enum { WORK_PER_NODE = 1 << 12 };
 
 struct chooser {
@@ -67,8 +67,8 @@ static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char
 static void problem_order(struct ul_arena *arena, const struct ul_plan_options *options,
                           struct chooser *c);
 
-/* Orders each region that is one node of the graph as a problem of its own, with what others touch
- * as its base. NULL: none gets another order than the file's. */
+/* Orders each region that is one node of the graph as a problem of its own; values that others
+ * touch are its base. NULL: all keep the file's order. */
 static const struct ul_problem_inside *order_inside(struct chooser *c, struct ul_arena *scratch,
                                                     const struct ul_plan_options *options)
 {

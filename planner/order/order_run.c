@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The methods of order, on each part of a graph by itself.
+/* Runs the methods of order on each part of a graph.
  *
  * Problem: an order of every node once with the minimum peak, and a proof where there is one.
- * Method: a node that every other one comes before or after is a waist: all orders pass through
- * the same set there, so what lies between two waists is a problem of its own, and the peak is the
- * largest of theirs. Every part starts from the published order; then the method that is named
- * works on the parts, or all in turn: cheap ones on every part that is too large, the others on the
- * part with the largest peak, in rounds that cost ever more, until none is above what is proven.
- * Parts whose published order is good enough keep it. A method that is named and makes orders from
- * nothing orders every part, and its orders are kept, be they worse. */
+ * Method: a node is a waist if every other node comes before or after it in all orders. All orders
+ * pass through the same set there, so the part between two waists is a problem of its own, and the
+ * peak is the largest of theirs. Every part starts from the published order. Then the method that
+ * is named works on the parts, or all methods in turn: cheap ones on every part that is too large,
+ * the others on the part with the largest peak, in rounds that cost ever more, until no peak is
+ * above what is proven. Parts whose published order is good enough keep it. A named method that
+ * makes orders from nothing orders every part, and its orders are kept even if they are worse. */
 #include "planner/model/method.h"
 #include "planner/order/order.h"
 #include "planner/order/order_internal.h"
@@ -19,9 +19,9 @@ enum { WORK_PER_NODE = 1 << 14 };
 
 /* ---- Parts ---- */
 
-/* Marks the positions where all orders have the same set done: before and after each waist. A
- * node is one if every earlier one has a user no later than it (so that a path leads there), and
- * every later one an input no earlier. */
+/* Marks the positions where all orders have the same set done: before and after each waist. A node
+ * is one if every earlier one has a user no later than it (so that a path leads there), and every
+ * later one an input no earlier. */
 static void waists_find(struct ul_order_runner *r, uint8_t *waist)
 {
     const struct ul_order_core *c = &r->core;
@@ -122,7 +122,8 @@ static struct ul_order_part *largest_part(const struct ul_order_runner *r)
 static const char out_of_work[] =
     "it is out of work, or the graph is too large for it, before it finds or proves an order";
 
-/* The part as the method that is named orders it, be that worse than the published order. */
+/* The part in the order of the method that is named, even if that is worse than the published
+ * order. */
 static void part_own(struct ul_order_runner *r, struct ul_order_part *part)
 {
     part->peak_bytes = UINT64_MAX;
@@ -142,7 +143,7 @@ static bool is_asked(const struct ul_order_runner *r, const struct ul_order_part
            (ul_order_is_open(r, part) && !ul_effort_spent(&r->run->effort));
 }
 
-/* Looks at every part that is too large with what is cheap. */
+/* Runs the cheap methods on every part that is too large. */
 static void cheap_run(struct ul_order_runner *r)
 {
     for (uint32_t i = 0; i < r->part_count; i++) {
@@ -169,7 +170,7 @@ static void part_search(struct ul_order_runner *r, struct ul_order_part *part)
     }
 }
 
-/* The part with the largest peak, again and again. */
+/* Works on the part with the largest peak, again and again. */
 static void largest_first(struct ul_order_runner *r)
 {
     for (uint32_t i = 0; i < r->part_count; i++) {
@@ -182,7 +183,7 @@ static void largest_first(struct ul_order_runner *r)
     }
 }
 
-/* What is named for its proof, and neither proves nor finds anything, says so. */
+/* A method that is named for its proof, and neither proves nor finds anything, says so. */
 static void methods_run(struct ul_order_runner *r)
 {
     bool makes_own = r->is_named && (rows[r->run->method].turns & UL_TURN_OWN) != 0;
@@ -199,7 +200,7 @@ static void methods_run(struct ul_order_runner *r)
 
 /* ---- The whole ---- */
 
-/* Every part that the peak allows keeps its published order. */
+/* Every part keeps its published order if the peak allows it. */
 static void result_make(struct ul_order_runner *r)
 {
     const struct ul_order_part *largest = largest_part(r);
@@ -219,7 +220,7 @@ static void result_make(struct ul_order_runner *r)
     ul_order_core_expand(&r->scratch, r->run->graph, &r->core, order, r->run->order);
 }
 
-/* What the order is called where no part says so. */
+/* The name of the order's method where no part has one. */
 static void result_name(const struct ul_order_runner *r, uint64_t published_bytes)
 {
     struct ul_order_run *run = r->run;

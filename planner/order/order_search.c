@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Local search on an order: windows around its peak are ordered again.
+/* Local search on an order: orders windows around its peak again.
  *
- * Problem: large cores leave beams little width, but the peak is at one place.
- * Method: what is at positions [begin, end) around the peak, with all else where it is, is a core
- * by itself. It is searched exactly with few states, and by a beam where they do not suffice; a
- * better order takes the old one's place, else the window and the beam get wider.
+ * Problem: large cores leave beams little width, but the peak is at one place. Method: the nodes at
+ * positions [begin, end) around the peak, with all others in place, are a core. It is searched
+ * exactly with few states, and by a beam where these do not suffice; a better order replaces the
+ * old one, else the window and the beam get wider.
  *
  *     before | a b c [ d e f g h ] i j |      the peak is at f
- *     after  | a b c [ e d g f h ] i j |
- */
+ *     after  | a b c [ e d g f h ] i j | */
 #include "planner/order/order_internal.h"
 
 #include <string.h>
@@ -52,7 +51,8 @@ static enum ul_order_outcome window_search(struct windows *w, struct ul_arena *s
     return ul_order_beam(scratch, slice, w->effort, &options, order);
 }
 
-/* One window around the peak; IMPROVED if that lowered the sums there, PROVEN if it cannot. */
+/* Tries one window around the peak; IMPROVED if that lowered the sums there, PROVEN if that is
+ * impossible. */
 static enum ul_order_outcome window_try(struct windows *w)
 {
     struct ul_arena scratch;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of nodes as bits: what a node waits for and who touches a value become masks, so that a
- * step from a set costs a few words. */
+/* Sets of nodes as bits: the nodes for which a node waits and the nodes that touch a value are
+ * masks, so that a step from a set costs a few words. */
 #include "planner/order/order_internal.h"
 
 #include <string.h>

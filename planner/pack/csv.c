@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MiniMalloc's CSV: a header that names the columns, then one buffer a line.
+/* MiniMalloc's CSV: a header that names the columns, then one buffer on each line.
  *
- * Columns, in any order: id, lower, upper (exclusive) or end (inclusive), size; optional
- * alignment, offset (where the buffer is pinned; empty: nowhere), gaps ("3-5 7-9@0:64": spans of
- * time without use, or with the use of a window of bytes alone). Others are ignored. Fields may
- * be quoted as RFC 4180 has it. */
+ * Columns, in any order: id, lower, upper (exclusive) or end (inclusive), size; optional alignment,
+ * offset (where the buffer is pinned; empty: it is not), gaps ("3-5 7-9@0:64": spans of time in
+ * which the buffer is not used, or only a window of its bytes). Other columns are ignored. Fields
+ * may be quoted as in RFC 4180. */
 #include "planner/pack/pack.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ struct reader {
     const char *at, *end;
     uint32_t line;
     struct ul_text field;
-    int column_of[64]; /* per field of a line: its column, or -1 */
+    int column_of[64]; /* by field of a line: its column, or -1 */
     uint32_t field_count;
     uint32_t buffer_capacity, id_capacity;
 };
@@ -40,7 +40,7 @@ static enum ul_status fail(struct reader *r, const char *what, const char *text)
                        ul_quote(r->arena, text));
 }
 
-/* Reads one field; *last tells that its line is over. */
+/* Reads one field; *last says whether it ends the line. */
 static enum ul_status field_read(struct reader *r, bool *last)
 {
     r->field.length = 0;

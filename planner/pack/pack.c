@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The packer's entry: checks the buffers, bounds the arena from below, and has the method that is
- * asked for look for offsets. */
+/* The packer's entry: checks the buffers, bounds the arena from below, and lets the method that is
+ * asked for find offsets. */
 #include "planner/model/effort.h"
 #include "planner/model/method.h"
 #include "planner/pack/pack_internal.h"
@@ -226,8 +226,8 @@ static void result_fill(const struct ul_pack_job *job, struct ul_pack_result *re
     UL_ASSERT(result->arena_bytes >= result->lower_bound_bytes);
 }
 
-/* The rows that join, one after the other, until the best packing is good enough; or the one that
- * is named, after those that give it a packing to start from. */
+/* Runs the rows that join, one after the other, until the best packing is good enough; or the one
+ * that is named, after those that give it a packing to start from. */
 static void methods_run(struct ul_pack_job *job)
 {
 #define WORD(constant, name, ...) {UL_TURN_NONE, NULL},

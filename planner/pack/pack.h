@@ -5,8 +5,8 @@
 
 #include "planner/model/plan.h"
 
-/* While in [begin, end) only the bytes [window_lower, window_upper) of the buffer are in use
- * (none if the two are equal): MiniMalloc's gaps. */
+/* During [begin, end) only the bytes [window_lower, window_upper) of the buffer are in use (none if
+ * the two are equal): MiniMalloc's gaps. */
 struct ul_pack_gap {
     uint32_t begin, end;
     uint64_t window_lower_bytes, window_upper_bytes;
@@ -15,8 +15,8 @@ struct ul_pack_gap {
 struct ul_pack_buffer {
     uint32_t begin, end; /* half-open lifetime */
     uint64_t size_bytes;
-    uint64_t alignment_bytes; /* power of two is not required here; 0 and 1: none */
-    uint64_t offset_bytes;    /* in: where it is pinned; out: where it lies */
+    uint64_t alignment_bytes; /* need not be a power of two here; 0 and 1: none */
+    uint64_t offset_bytes;    /* in: where it is pinned; out: its place */
     bool pinned;
     const struct ul_pack_gap *gaps; /* disjoint, ascending, inside the lifetime */
     uint32_t gap_count;
@@ -34,11 +34,11 @@ struct ul_pack_result {
     uint64_t lower_bound_bytes; /* of any packing */
     bool optimal;               /* arena_bytes is proven to be the minimum */
     bool fits;                  /* arena_bytes <= capacity, or no capacity */
-    bool proven;                /* `fits` (or optimality, without a capacity) is not in doubt */
+    bool proven;                /* `fits` (or optimality, without a capacity) is proven */
     bool stopped_by_time;
     uint64_t work;
     const char *method;
-    const char *why_not; /* why the method that was named does not serve, or NULL */
+    const char *why_not; /* why the method that was named cannot be used, or NULL */
 };
 
 /* pack.c */
@@ -55,7 +55,7 @@ struct ul_pack_table {
     struct ul_pack_buffer *buffers;
     const char **ids;
     uint32_t count;
-    bool has_end; /* the column `end`, inclusive, stands for `upper` */
+    bool has_end; /* the column `end`, inclusive, replaces `upper` */
     bool has_alignment;
     bool has_gaps;
 };

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs repairs until the packing fits, or the work is used up.
+/* Runs repairs until the packing fits or the work is used up.
  *
- * Problem: a repair neither ends nor proves; which capacity should it try?
- * Method: one rung at the smallest capacity worth having, one a part of the way down to it from the
- * best packing known, a smaller part whenever nothing is found. On each rung one repair that is
- * anchored in the largest section and one that is not; the first ends sooner, and gets more. Large
- * instances are tried with other anchors too, on the lower rung: which one serves cannot be told
- * beforehand. */
+ * Problem: a repair neither ends nor proves; which capacity should it try? Method: one rung is at
+ * the smallest capacity worth having, another a part of the way down to it from the best packing
+ * known, a smaller part whenever nothing is found. Each rung has one repair that is anchored in the
+ * largest section and one that is not; the first ends sooner, and gets more work. Large instances
+ * are also tried with other anchors, on the lower rung: which one works is not known beforehand. */
 #include "planner/pack/pack_internal.h"
 
 #include <string.h>
@@ -14,7 +13,7 @@
 static const struct lane {
     enum ul_pack_anchor anchor;
     uint32_t share;
-    bool large; /* of large instances alone */
+    bool large; /* only for large instances */
 } lanes[] = {{UL_PACK_AS_STARTED, 4, false},
              {UL_PACK_UNANCHORED, 1, false},
              {UL_PACK_BY_BEGIN, 4, true},
@@ -25,7 +24,7 @@ static const uint64_t slice = 1u << 20;
 
 struct level {
     struct ul_arena arena;
-    struct ul_pack_repair *repairs[LANES]; /* NULL: does not go on */
+    struct ul_pack_repair *repairs[LANES]; /* NULL: it has ended */
     uint64_t capacity_bytes;
     bool open;
 };
@@ -33,7 +32,7 @@ struct level {
 struct capacities {
     struct ul_pack_job *job;
     struct level levels[LEVELS];
-    uint64_t share; /* the nearer rung lies this part of the way below the best */
+    uint64_t share; /* the nearer rung is below the best by the distance divided by this */
 };
 
 static void level_close(struct level *level)
@@ -101,7 +100,7 @@ static void levels_set(struct capacities *l)
     level_open(l, &l->levels[1], l->job->arena_bytes - (below > 0 ? below : 1));
 }
 
-/* Goes on until the target is met or that much work is done. */
+/* Runs until the target is met or that much work is done. */
 static void capacities_run(struct ul_pack_job *job, uint64_t max_work)
 {
     enum { FIRST_PART = 2, LAST_PART = 4096 };
@@ -115,7 +114,7 @@ static void capacities_run(struct ul_pack_job *job, uint64_t max_work)
         levels_set(&l);
         uint64_t before = effort->work;
         bool found = level_run(&l, &l.levels[0]) || level_run(&l, &l.levels[1]);
-        bool idle = !found && effort->work == before; /* no repair goes on */
+        bool idle = !found && effort->work == before; /* no repair continues */
         if (idle && l.share >= LAST_PART)
             break;
         if (found) {
@@ -130,8 +129,9 @@ static void capacities_run(struct ul_pack_job *job, uint64_t max_work)
         level_close(&l.levels[i]);
 }
 
-/* By itself where the exact search does not see the instance as it is, or takes long, behind the
- * dive of that, which is short and often arrives; alone where that does not serve at all. */
+/* Runs on its own where the exact search cannot represent the instance exactly, or takes long:
+ * after its dive, which is short and often succeeds, or without it where the exact search cannot be
+ * used at all. */
 void ul_pack_run_repair(struct ul_pack_job *job, bool is_named)
 {
     enum { SMALL = 400 };

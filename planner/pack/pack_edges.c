@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorts what searches for an offset sweep over.
+/* Sorts the edges over which searches for an offset sweep.
  *
- * Problem: every placement sorts the offsets at which what overlaps a buffer begins or ends, in
- * large instances thousands of them, and does little else.
- * Method: a few by insertion; else by digits of eleven bits of the distance from the lowest, from
- * the last digit to the first one. No comparison depends on chance, so none is guessed wrong. */
+ * Problem: every placement sorts the offsets at which slabs that overlap a buffer begin or end, in
+ * large instances thousands of them, and does little else. Method: a few are sorted by insertion;
+ * more by digits of eleven bits of the distance from the lowest, from the last digit to the first.
+ * There are no unpredictable branches. */
 #include "planner/pack/pack_internal.h"
 
 enum { FEW = 24, DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs exact searches until the packing is proven optimal, fits, or the work is used up.
  *
- * Problem: no single order suits every instance: each finds some packings at once and loses
- * itself on others; and no single capacity suits the search for the smallest one, since a capacity
- * far below the optimum, or just below it, may take for ever to refute.
- * Method: a ladder of capacities between the bound and the best packing known. One rung is always
- * the bound: instances often reach it. The others lie below what has been found, the nearer the
- * longer nothing is found. On every rung one search for each order; all of them run in turn, and
- * resume where they stopped.
- * A packing found removes the rungs at or above it; a refutation those at or below it and raises
- * the bound.
- * A single dive at the bound comes first, before repairs are tried too. */
+ * Problem: no single order suits every instance: each finds some packings at once and gets lost on
+ * others. And no single capacity suits the search for the smallest one, since a capacity far below
+ * the optimum, or just below it, may take for ever to refute. Method: there is a ladder of
+ * capacities between the bound and the best packing known. One rung is always the bound: instances
+ * often reach it. The others are below the best found, the nearer to it the longer nothing is
+ * found. Every rung has one search for each order; all of them run in turn, and resume where they
+ * stopped. A packing that is found removes the rungs at or above it; a refutation removes those at
+ * or below it and raises the bound. A single dive at the bound comes first, before repairs are
+ * tried too. */
 #include "planner/pack/pack_search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The orders that do not learn refute; those that learn find, one better than the others. */
+/* The orders that do not learn refute; those that learn find packings, each on other instances. */
 enum { LEVELS = 4, STATIC_KEYS = 3, LANES = STATIC_KEYS + UL_PACK_LEARNING_KEYS };
 static const uint32_t lane_shares[LANES] = {1, 1, 1, 8, 2, 2};
 static const uint64_t first_slice = 1u << 14;
@@ -57,8 +56,8 @@ static int settled_compare(const void *a, const void *b)
     return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
-/* Drops the buffers in the order of their offsets, by their exact sizes: where units were rounded
- * up this gains back what rounding lost. */
+/* Drops the buffers in the order of their offsets, by their exact sizes: this regains what rounding
+ * up to units lost. */
 static void offsets_finalize(struct exact *x, const int32_t *offsets)
 {
     const struct ul_pack_sections *s = &x->sections;
@@ -129,7 +128,7 @@ static void levels_close(struct exact *x, int32_t from, int32_t to)
     }
 }
 
-/* Nothing happens if the rung exists, or if there is no place left for it. */
+/* Does nothing if the rung exists, or if there is no place for it. */
 static void level_open(struct exact *x, int32_t capacity)
 {
     struct level *level = NULL;
@@ -165,8 +164,8 @@ static struct level *level_highest(struct exact *x)
     return highest;
 }
 
-/* The first rung above the bound's lies a quarter of the way down to it, each further one halfway
- * up from there. */
+/* The first rung above the bound's is a quarter of the way down to it, each further one halfway up
+ * from there. */
 static void capacities_set(struct exact *x, bool impatient)
 {
     int32_t last = x->high - 1;
@@ -268,7 +267,7 @@ static void capacities_run(struct exact *x)
 
 /* ---- Dives ---- */
 
-/* One dive for each order at this capacity, until one arrives. */
+/* One dive for each order at this capacity, until one succeeds. */
 static void dives_at(struct exact *x, int32_t capacity)
 {
     for (uint32_t key = 0;
@@ -292,7 +291,7 @@ static void dives_at(struct exact *x, int32_t capacity)
     }
 }
 
-/* At the bound; a second time it would arrive nowhere else. */
+/* A dive at the bound; a second one would have the same result. */
 static void bound_dive(struct exact *x)
 {
     if (x->job->options->capacity_bytes == 0 && !x->job->has_dived)
@@ -350,7 +349,8 @@ void ul_pack_dive(struct ul_pack_job *job)
         job->method = "exact";
 }
 
-/* What it came to, where it alone was asked: it has to improve on first-fit or to prove it. */
+/* Names the result where only this method was asked: it has to improve on first-fit or to prove
+ * it. */
 static void result_name(struct ul_pack_job *job, bool is_better)
 {
     bool large = job->problem->buffer_count > UL_PACK_EXACT_BUFFERS;
@@ -364,7 +364,7 @@ static void result_name(struct ul_pack_job *job, bool is_better)
                          : "it is out of work before it finds or proves a packing";
 }
 
-/* An instance that cannot be brought into the search's form stays as it came. */
+/* An instance that cannot be brought into the search's form keeps its packing. */
 void ul_pack_run_exact(struct ul_pack_job *job, bool is_named)
 {
     uint64_t before = job->arena_bytes;

@@ -9,19 +9,19 @@
  *     forbidden       (---------)(------------)      (each widened below by the slab's size)
  *     allowed         ^ here     ^ or here
  *
- * What a training step keeps for its backward pass lies nested about the peak, and stacks there
- * without a hole if it comes first. Where a large buffer then finds no place beside the stack,
- * since what has gone by its time is scattered over it, the stack is sorted by it, stably, and all
- * is placed anew: what lives with the buffer at the bottom, so that the rest leaves one hole on
- * top.
+ * The lifetimes of values that a training step keeps for its backward pass are nested around the
+ * peak, and stack there without a hole if they come first. A large buffer may then find no place
+ * next to the stack, since members that are gone by its time are scattered over it. The stack is
+ * then sorted by it, stably, and everything is placed again: members that live with the buffer go
+ * to the bottom, so that the others leave one hole on top.
  *
  *     cccc                          bbbb xxx
  *     bbbb xxx does not fit         cccc-----
  *     aaaa-----                     aaaa-----
  *
- * The last sorting counts most; the ones before order what it leaves equal.
+ * The last sorting counts most; earlier ones order what it leaves equal.
  *
- * Left undone: nothing is moved once placed; that is the exact search's and repair's affair. */
+ * Left undone: nothing is moved once placed; the exact search and repair do that. */
 #include "planner/pack/pack_internal.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ struct greedy {
 
 enum by { BY_SIZE, BY_SECTION_TOTAL, BY_AREA, BY_LIFETIME, BY_BEGIN, BY_END, BY_NONE };
 
-/* Where `peak` is one, what is live at the peak comes first, in that order. */
+/* If `at_peak`, buffers that are live at the peak come first, in that order. */
 static const struct order {
     const char *name;
     enum by all, peak;
@@ -98,7 +98,7 @@ static uint64_t lowest_allowed(struct greedy *g, uint32_t buffer)
 }
 
 struct key {
-    uint64_t learnt, first, second, third; /* descending but the third */
+    uint64_t learnt, first, second, third; /* descending, except the third */
     uint32_t buffer;
     bool at_peak; /* before all others */
 };
@@ -171,8 +171,8 @@ static struct key *keys_make(struct greedy *g, const struct order *order, const 
     return keys;
 }
 
-/* In the given one of the orders, pinned buffers first. Returns the arena's size; adds the pairs of
- * overlapping buffers that it looked at, which is what its time grows with, to *work. */
+/* Places buffers in the given order, pinned ones first. Returns the arena's size; adds to *work the
+ * pairs of overlapping buffers that it looked at, with which its time grows. */
 static uint64_t buffers_place(const struct ul_pack_problem *problem, const struct order *order,
                               const uint64_t *learnt, uint64_t *offset_bytes, uint64_t *work)
 {
@@ -199,10 +199,10 @@ static uint64_t buffers_place(const struct ul_pack_problem *problem, const struc
     return top;
 }
 
-/* ---- Learning from what ends too high ---- */
+/* ---- Learning from buffers that end too high ---- */
 
 /* The largest buffer that ends above the target; UL_PLAN_NONE where none does, or so many that one
- * stack will not do for them. */
+ * stack cannot help them. */
 static uint32_t too_high_find(const struct ul_pack_job *job, const uint64_t *offset_bytes)
 {
     enum { MANY = 256 };
@@ -218,7 +218,7 @@ static uint32_t too_high_find(const struct ul_pack_job *job, const uint64_t *off
     return count <= MANY ? found : UL_PLAN_NONE;
 }
 
-/* Sorts the stack by the buffer, and has all that ends too high come sooner. */
+/* Sorts the stack by the buffer, and lets all buffers that end too high come sooner. */
 static void learn(const struct ul_pack_job *job, const uint64_t *offset_bytes, uint32_t buffer,
                   uint32_t round, uint64_t *learnt)
 {
@@ -238,7 +238,7 @@ struct trial {
 
 static void order_try(struct ul_pack_job *job, const struct order *order, struct trial *trial)
 {
-    enum { MAX_ROUNDS = 12, PATIENCE = 3 }; /* rounds that bring nothing */
+    enum { MAX_ROUNDS = 12, PATIENCE = 3 }; /* rounds without an improvement */
     const uint32_t count = job->problem->buffer_count;
     uint64_t least_bytes = UINT64_MAX;
     memset(trial->learnt, 0, count * sizeof *trial->learnt);
@@ -260,7 +260,7 @@ static void order_try(struct ul_pack_job *job, const struct order *order, struct
     }
 }
 
-/* Large instances get fewer orders, and those first that begin with the peak. */
+/* Large instances get fewer orders, beginning with those that begin with the peak. */
 void ul_pack_run_greedy(struct ul_pack_job *job, bool is_named)
 {
     static const uint64_t max_work = 1u << 29;

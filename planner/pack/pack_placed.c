@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An index of placed slabs by time.
  *
- * Problem: which placed slabs overlap a lifetime, while slabs come and go?
- * Method: all slabs, sorted by begin, carry a tree of the latest end among the placed ones. Those
- * that overlap [begin, end) are a prefix of the order, and in it the subtrees whose latest end is
- * past the begin; the others are not visited. */
+ * Problem: which placed slabs overlap a lifetime, while slabs come and go? Method: a tree over all
+ * slabs, sorted by begin, has the latest end among the placed ones. Slabs that overlap [begin, end)
+ * are in a prefix of the order, in the subtrees whose latest end is after the begin; other subtrees
+ * are not visited. */
 #include "planner/pack/pack_internal.h"
 
 #include <stdlib.h>

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packing within a capacity by repair: for instances too large, or of a form, to backtrack in.
+/* Packs within a capacity by repair, for instances that are too large for backtracking, or of a
+ * form unsuited to it.
  *
- * Problem: is there a packing whose highest end is at most the capacity?
- * Method: what lies within the capacity stays, the rest waits. Again and again the largest buffer
- * that waits goes where it costs least, and what it collides with there has to wait in its turn:
+ * Problem: is there a packing whose highest end is at most the capacity? Method: buffers within the
+ * capacity stay, the others wait. Again and again the largest waiting buffer goes where it costs
+ * least, and the buffers that it collides with there have to wait in turn:
  *
  *     capacity  ---------------------
  *                 ####     ^ waits
  *               bbb            cc
  *               bbb aaaaaa     cc       its cost at an offset: the weights of those in the way
  *
- * A buffer's weight is its size, times one more for every time that it had to wait: what is hard
- * to place becomes dear to move (the breakout rule of Morris, AAAI 1993).
- * The minimum cost lies at the bottom or the top, or right above or below something placed; two
- * sweeps over the intervals of offsets that the placed slabs forbid find it.
+ * A buffer's weight is its size times one more than the number of its waits: a buffer that is hard
+ * to place becomes expensive to move (the breakout rule of Morris, AAAI 1993). The minimum cost is
+ * at the bottom or the top, or directly above or below a placed slab; two sweeps over the intervals
+ * of offsets that placed slabs forbid find it.
  *
- * Anchored, the buffers of the largest section are stacked without a gap and never move, in the
- * order in which the packing that it starts from has them, or by their lifetimes, so that what is
- * free beside them before the peak, or after it, is in one piece:
+ * If anchored, the buffers of the largest section are stacked without a gap and never move, in the
+ * order of the packing from which the repair starts, or by their lifetimes, so that the free space
+ * before the peak, or after it, is in one piece:
  *
  *     by begin      ccc            by end  ccc
  *                 bbbbbbb                  bbbbb
  *               aaaaaaaaaa               aaaaaaaaaa
  *
- * Where one section is much fuller than all others this settles it at once. An anchor that leaves
- * no place for a buffer, or none for two that take turns, gives way: from then on it moves as all
- * else does.
+ * Where one section is much fuller than all others this solves the instance at once. An anchor that
+ * leaves no place for a buffer, or none for two that displace each other, is released: from then on
+ * its buffers move like all others.
  *
  * Left undone: it proves nothing. Pinned buffers never move. */
 #include "planner/pack/pack_internal.h"
@@ -35,7 +36,7 @@
 
 /* A buffer costs at most SIZE_STEPS * MAX_WAITS, a fixed one more than all others together. */
 enum { SIZE_STEPS = 1 << 10, MAX_WAITS = 1 << 14 };
-/* A buffer that had to wait so often has no place beside what is anchored. */
+/* A buffer that had to wait this often has no place next to the anchored ones. */
 enum { ANCHOR_WAITS = 64 };
 static const uint64_t fixed_weight = (uint64_t)1 << 48;
 
@@ -56,8 +57,8 @@ struct ul_pack_repair {
     struct ul_pack_placed placed;
     int64_t capacity;
     uint64_t *offset_bytes;
-    uint64_t *weight;  /* per buffer: of one time that it waits */
-    uint32_t *waited;  /* per buffer: times, at least 1 */
+    uint64_t *weight;  /* by buffer: for each time that it waits */
+    uint32_t *waited;  /* by buffer: times, at least 1 */
     uint32_t *by_size; /* buffers, the largest first */
     uint32_t *size_rank;
     uint32_t *waiting; /* a tree over size ranks: how many wait */
@@ -66,14 +67,14 @@ struct ul_pack_repair {
     uint32_t block_count, block_capacity;
     struct ul_pack_edge *lowers, *uppers, *spare;
     uint32_t edge_capacity;
-    bool *fixed; /* per buffer: pinned or anchored; these are not among the placed */
+    bool *fixed; /* by buffer: pinned or anchored; these are not among the placed */
     struct fixed_slab *fixed_slabs; /* of these, by their lowest bytes */
     uint32_t fixed_slab_count;
     bool anchored;
     bool hopeless;
 };
 
-/* ---- What waits ---- */
+/* ---- Waiting buffers ---- */
 
 static void waiting_change(struct ul_pack_repair *r, uint32_t buffer, bool waits)
 {
@@ -109,7 +110,7 @@ static struct block block_of(const struct ul_pack_repair *r, const struct ul_pac
                           .buffer = placed->buffer};
 }
 
-/* What is fixed, each run of it as one block. */
+/* Adds fixed buffers, each run of them as one block. */
 static void blocks_add_fixed(struct ul_pack_repair *r, const struct ul_pack_slab *query)
 {
     int64_t above = (int64_t)query->lower_bytes, below = (int64_t)query->upper_bytes;
@@ -132,7 +133,7 @@ static void blocks_add_fixed(struct ul_pack_repair *r, const struct ul_pack_slab
         block_push(r, run);
 }
 
-/* What is in the way of a buffer, wherever it goes. */
+/* The obstacles of a buffer, wherever it goes. */
 static void blocks_make(struct ul_pack_repair *r, uint32_t buffer)
 {
     const struct ul_pack_problem *problem = r->problem;
@@ -189,7 +190,7 @@ static void sweep_to(const struct ul_pack_repair *r, struct sweep *sweep, int64_
         *best = (struct choice){offset, sweep->cost};
 }
 
-/* Right above each, then right below each. */
+/* Tries offsets directly above each block, then directly below each. */
 static struct choice offset_choose(struct ul_pack_repair *r, uint32_t buffer)
 {
     const struct ul_pack_buffer *at = &r->problem->buffers[buffer];
@@ -218,7 +219,7 @@ static struct choice offset_choose(struct ul_pack_repair *r, uint32_t buffer)
     return best;
 }
 
-/* ---- What is fixed ---- */
+/* ---- Fixed buffers ---- */
 
 static void fixed_gather(struct ul_pack_repair *r)
 {
@@ -243,7 +244,7 @@ static void fixed_gather(struct ul_pack_repair *r)
     r->fixed_slab_count = count;
 }
 
-/* Lets what is anchored go; what is pinned stays. */
+/* Releases anchored buffers; pinned ones stay. */
 static void anchor_release(struct ul_pack_repair *r)
 {
     UL_ASSERT(r->anchored);
@@ -259,7 +260,7 @@ static void anchor_release(struct ul_pack_repair *r)
 
 /* ---- Moves ---- */
 
-/* Where it costs least, while the anchor holds and without it. */
+/* The cheapest place, while the anchor holds and without it. */
 static struct choice place_choose(struct ul_pack_repair *r, uint32_t buffer, uint64_t *work)
 {
     while (true) {
@@ -356,7 +357,7 @@ static int layer_compare(const void *a, const void *b)
     return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
-/* Those further down have lower ranks. */
+/* Buffers further down have lower ranks. */
 static uint64_t layer_rank(const struct ul_pack_buffer *buffer, enum ul_pack_anchor anchor)
 {
     switch (anchor) {
@@ -393,8 +394,8 @@ static struct layer *layers_make(const struct ul_pack_repair *r, enum ul_pack_an
     return layers;
 }
 
-/* Stacks what is live at the peak. Bytes that alignment, or windows, cost are left open; if then
- * it does not fit the repair is hopeless. */
+/* Stacks the buffers that are live at the peak. Bytes lost to alignment or windows stay free; if
+ * the stack does not fit then, the repair is hopeless. */
 static void peak_anchor(struct ul_pack_repair *r, enum ul_pack_anchor anchor)
 {
     const struct ul_pack_problem *problem = r->problem;
@@ -418,8 +419,8 @@ static void peak_anchor(struct ul_pack_repair *r, enum ul_pack_anchor anchor)
     }
 }
 
-/* Whether it lies on something placed: what is stacked by its windows at the peak can collide where
- * the windows are wider. */
+/* Whether it overlaps something placed: buffers stacked by their windows at the peak can collide
+ * where the windows are wider. */
 static bool lies_on_placed(struct ul_pack_repair *r, uint32_t buffer)
 {
     int64_t offset = (int64_t)r->offset_bytes[buffer];
@@ -431,7 +432,7 @@ static bool lies_on_placed(struct ul_pack_repair *r, uint32_t buffer)
     return false;
 }
 
-/* Places what stays where it is; the rest waits. */
+/* Places the buffers that stay in place; the others wait. */
 static void start_make(struct ul_pack_repair *r, enum ul_pack_anchor anchor)
 {
     const struct ul_pack_problem *problem = r->problem;

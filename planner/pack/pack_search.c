@@ -4,42 +4,42 @@
  * Problem: is there a packing whose highest end is at most the capacity?
  *
  * Canonical form. Push every buffer of a packing down as far as it goes, jumps included, and sort
- * by (offset, rank): each buffer then lies exactly on its floor, the highest end among those
- * before it that it overlaps. So the search places buffers in that order, each on its floor.
+ * by (offset, rank): each buffer then lies exactly on its floor, the highest end among those before
+ * it that it overlaps. So the search places buffers in that order, each on its floor.
  *
- * What follows from a buffer v going next, at offset o, for a buffer u that stays behind:
+ * If a buffer v goes next, at offset o, then for a buffer u that is not placed yet:
  *   - u's floor f is the lowest it can reach. If f < o (or f = o and u ranks before v), u cannot
- *     end on f, so something unplaced, itself at o or above, lies under it: u's offset is at
- *     lowest o plus the minimum size that overlaps u. That is its `lower` bound.
+ *     end on f, so an unplaced buffer at o or above must be under it: u's offset is at
+ *     least o plus the minimum size that overlaps u. That is its `lower` bound.
  *   - Some unplaced buffer at o or above must keep u from f, so o < f + size of u: candidates at
  *     or above the lowest such end are dominated.
- *   - The unplaced buffers of a section need their sizes' sum above the lowest offset that any
- *     of them can have. A section watches two that still have room for that; only when one is
- *     placed or pushed up does it look for others. The branch dies if there is none, and what
- *     cannot be the lowest goes above the lowest end of those that can.
- *   - Of equal buffers, the one with the smaller id goes first.
- *   - Where no unplaced buffer crosses from one section to the next, both sides are problems of
- *     their own: neither is searched again because the other failed. Ranks are made afresh from
+ *   - The unplaced buffers of a section need the sum of their sizes above the lowest offset that
+ * any of them can have. A section watches two that still have room for that; only when one is
+ *     placed or pushed up does it look for others. The branch fails if there is none, and buffers
+ *     that cannot be the lowest go above the lowest end of those that can.
+ *   - Among equal buffers, the one with the smaller id goes first.
+ *   - Where no unplaced buffer crosses from one section to the next, both sides are separate
+ *     problems: neither is searched again because the other failed. Ranks are made again from
  *     what remains there.
  *
- * Some rankings learn: sections that end branches are blamed, the blame decays, and after every
- * so much work the search starts again with the most blamed first (the weighted degrees of
- * Boussemart et al., ECAI 2004, on sections). They find, but seldom refute.
+ * Some rankings learn: sections that end branches are blamed, the blame decays, and from time to
+ * time the search starts again with the most blamed first (the weighted degrees of Boussemart et
+ * al., ECAI 2004, on sections). They find packings, but seldom refute.
  *
- * An AND-OR search on an explicit stack, so that it can stop and resume. All state is in flat
- * arrays; a trail of what was changed brings them back. Buffers are numbered by their begin, so
- * that the parts of a cut are ranges.
+ * It is an AND-OR search on an explicit stack, so that it can stop and resume. All state is in flat
+ * arrays; a trail of changes restores them. Buffers are numbered by their begin, so that the parts
+ * of a cut are ranges.
  *
- * Source: the canonical order, dominance and sections follow M. Moffitt, "MiniMalloc: A
- * Lightweight Memory Allocator for Hardware-Accelerated Machine Learning" (ASPLOS 2023).
- * Left undone: learning from a failure more than the section where it showed. */
+ * Source: the canonical order, dominance and sections follow M. Moffitt, "MiniMalloc: A Lightweight
+ * Memory Allocator for Hardware-Accelerated Machine Learning" (ASPLOS 2023). Left undone: learning
+ * more from a failure than the section where it occurred. */
 #include "planner/pack/pack_search.h"
 
 #include <string.h>
 
 static const uint64_t first_restart_work = 50000;
 
-/* A floor, and a reach, that nothing has: those of what is placed. */
+/* A floor, and a reach, that no unplaced buffer has: those of placed ones. */
 enum { PLACED = INT32_MAX / 2 };
 
 struct change {
@@ -49,7 +49,7 @@ struct change {
 
 struct subproblem {
     uint32_t first, end; /* buffers, some of them placed */
-    uint32_t count;      /* those that are not */
+    uint32_t count;      /* those that are not placed */
 };
 
 struct frame {
@@ -70,30 +70,30 @@ struct ul_pack_search {
     uint32_t key;
     bool dive;
     enum ul_pack_outcome outcome;
-    int32_t *values;  /* what the trail brings back: the four below */
-    int32_t *floor;   /* per buffer */
-    int32_t *reach;   /* per buffer: its least offset in the subproblem, at least its floor */
-    int32_t *rank;    /* per buffer */
-    int32_t *rise;    /* per buffer: the minimum size that overlaps it */
-    int32_t *latest;  /* per buffer: its largest offset */
-    int32_t *rest;    /* per section: unplaced units */
-    int32_t *links;   /* per section: unplaced buffers that go on into the next */
-    int32_t *witness; /* per section: two buffers with room, perhaps placed since */
-    int32_t *offset;  /* per buffer, or -1 */
+    int32_t *values;  /* values that the trail restores: the four below */
+    int32_t *floor;   /* by buffer */
+    int32_t *reach;   /* by buffer: its least offset in the subproblem, at least its floor */
+    int32_t *rank;    /* by buffer */
+    int32_t *rise;    /* by buffer: the minimum size that overlaps it */
+    int32_t *latest;  /* by buffer: its largest offset */
+    int32_t *rest;    /* by section: unplaced units */
+    int32_t *links;   /* by section: unplaced buffers that continue into the next */
+    int32_t *witness; /* by section: two buffers with room, perhaps placed since */
+    int32_t *offset;  /* by buffer, or -1 */
     int32_t *placed;  /* buffers, in the order of their placement */
     uint32_t placed_count;
     struct change *trail;
     uint32_t trail_count, trail_capacity;
-    int64_t *low; /* per open frame: keys of the buffers whose floors are below every end */
+    int64_t *low; /* by open frame: keys of the buffers whose floors are below every end */
     uint32_t low_count, low_capacity;
     struct subproblem *subproblems;
     uint32_t subproblem_count, subproblem_capacity;
     struct frame *frames;
     uint32_t depth;
-    int32_t first, last;            /* sections to look at: those of the buffers that changed */
-    int32_t *scratch_a, *scratch_b; /* per section or buffer */
+    int32_t first, last;            /* sections to check: those of the buffers that changed */
+    int32_t *scratch_a, *scratch_b; /* by section or buffer */
     struct rank_key *keys, *keys_spare;
-    double *blame; /* per section: branches that it has ended, late ones weighing more */
+    double *blame; /* by section: branches that it has ended, with late ones weighing more */
     double blame_step;
     uint32_t restarts, epoch_end;
     uint64_t work;
@@ -152,7 +152,7 @@ static const uint8_t key_parts[UL_PACK_KEYS][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 
                                                    {2, 0, 1}, {1, 2, 0}, {2, 1, 0}};
 
 /* Whether a buffer takes the largest blame of its sections in this round, or their sum. Which one
- * finds the way, and how soon, varies so much that the learning rankings differ in this. */
+ * finds a packing, and how soon, varies so much that the learning rankings differ in this. */
 static bool uses_largest(const struct ul_pack_search *s)
 {
     switch (s->key - UL_PACK_KEYS) {
@@ -204,7 +204,7 @@ static void ranks_make(struct ul_pack_search *s, const struct subproblem *subpro
     s->work += 4 * (uint64_t)count;
 }
 
-/* The two smallest sizes of each section give each buffer the minimum that is not its own. */
+/* The two smallest sizes of each section give each buffer the minimum of the others. */
 static void rises_make(struct ul_pack_search *s, const struct subproblem *subproblem)
 {
     const struct ul_pack_sections *in = s->sections;
@@ -302,7 +302,7 @@ static int32_t end_under(const struct ul_pack_sections *in, int32_t id, int32_t 
     return align_up(offset + size, in->alignment[other]);
 }
 
-/* Raises what overlaps the buffer that has gone to `offset`. */
+/* Raises the buffers that overlap the one placed at `offset`. */
 static bool floors_push(struct ul_pack_search *s, int32_t id, int32_t offset)
 {
     const struct ul_pack_sections *in = s->sections;
@@ -323,7 +323,7 @@ static bool floors_push(struct ul_pack_search *s, int32_t id, int32_t offset)
     return true;
 }
 
-/* Raises those that came before the buffer in the order of (floor, rank) and are passed over. */
+/* Raises those that came before the buffer in the order of (floor, rank) and are skipped. */
 static bool passed_raise(struct ul_pack_search *s, const struct frame *f, uint32_t passed,
                          int32_t offset)
 {
@@ -341,7 +341,7 @@ static bool has_room(const struct ul_pack_search *s, int32_t id, int32_t room)
     return s->reach[id] <= room;
 }
 
-/* Remembers that section `t` has ended a branch; the later, the heavier. */
+/* Notes that section `t` has ended a branch; later ones weigh more. */
 static bool section_blame(struct ul_pack_search *s, int32_t t)
 {
     static const double growth = 1.008, largest = 1e200;
@@ -356,8 +356,8 @@ static bool section_blame(struct ul_pack_search *s, int32_t t)
     return false;
 }
 
-/* Raises what cannot lie lowest in section `t`: those without room, and all but `only` where it
- * is the only one with room. False if one no longer fits. */
+/* Raises buffers that cannot be the lowest in section `t`: those without room, and all but `only`
+ * where it is the only one with room. False if one no longer fits. */
 static bool section_raise(struct ul_pack_search *s, int32_t t, int32_t room, int32_t only,
                           int32_t above, bool *raised)
 {
@@ -373,9 +373,9 @@ static bool section_raise(struct ul_pack_search *s, int32_t t, int32_t room, int
     return true;
 }
 
-/* Two unplaced buffers of section `t` that can still lie low enough for all of it to fit are
- * watched. Once they are not both left, the branch is dead if nothing else has room, and if
- * something has, the lowest of their ends pushes the others up. */
+/* Watches two unplaced buffers of section `t` that can still be low enough for all of it to fit. If
+ * one of them no longer can, the branch has failed unless others have room; if others have, the
+ * lowest of their ends pushes the rest up. */
 static bool section_holds(struct ul_pack_search *s, int32_t t, bool *raised)
 {
     const struct ul_pack_sections *in = s->sections;
@@ -419,8 +419,8 @@ static bool sections_hold(struct ul_pack_search *s)
 
 /* ---- Frames ---- */
 
-/* Brings the first of those from `at` on to the front: few are ever looked at, so that sorting all
- * would not pay. */
+/* Moves the first of those from `at` on to the front: few are ever looked at, so sorting all would
+ * not pay off. */
 static void low_select(int64_t *low, uint32_t at, uint32_t count)
 {
     uint32_t min = at;
@@ -431,8 +431,8 @@ static void low_select(int64_t *low, uint32_t at, uint32_t count)
     low[min] = swap;
 }
 
-/* The buffers whose floors are below every end, each on its floor: candidates, and those that
- * they pass. */
+/* The buffers whose floors are below every end, each on its floor: candidates, and those that they
+ * skip. */
 static void low_list(struct ul_pack_search *s, struct frame *f)
 {
     const int32_t *size = s->sections->size;
@@ -502,7 +502,7 @@ static void frame_split(struct ul_pack_search *s, struct frame *f)
     subproblem_add(s, f, subproblem);
 }
 
-/* Whether nothing unplaced goes on from some section of the buffer to the next. */
+/* Whether nothing unplaced continues from some section of the buffer to the next. */
 static bool is_cut(const struct ul_pack_search *s, int32_t id)
 {
     const struct ul_pack_sections *in = s->sections;
@@ -544,8 +544,8 @@ static void candidate_undo(struct ul_pack_search *s, struct frame *f)
     f->placed = -1;
 }
 
-/* The top frame is solved: goes on with the next part of the nearest frame that has one. What was
- * placed in the solved part stays. */
+/* The top frame is solved: continues with the next part of the nearest frame that has one. Buffers
+ * placed in the solved part stay. */
 static void solved_pop(struct ul_pack_search *s)
 {
     while (--s->depth > 0) {
@@ -605,8 +605,8 @@ static void root_push(struct ul_pack_search *s)
     frame_push(s, (struct subproblem){.end = s->sections->count, .count = s->sections->count});
 }
 
-/* Some ways of learning lead nowhere: after so many restarts, the next time after more, all blame
- * is forgotten but for a little chance, so that the next way differs. */
+/* Some ways of learning lead nowhere: after a number of restarts, which grows, all blame is
+ * forgotten except for a little randomness, so that the next way differs. */
 static void epoch_start(struct ul_pack_search *s)
 {
     static const uint32_t first_epoch = 150;
@@ -637,7 +637,7 @@ static void search_restart(struct ul_pack_search *s)
     root_push(s);
 }
 
-/* Some after so many failures, others after so much work. */
+/* Some restart after a number of failures, others after an amount of work. */
 static bool is_time_to_restart(const struct ul_pack_search *s)
 {
     enum { FAILURES = 100 };

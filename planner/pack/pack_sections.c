@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Brings a packing problem into the exact search's form.
  *
- * Only the times matter at which the set of live buffers is maximal: between a begin and the next
- * end. Two buffers overlap if and only if they share such a section, so each lifetime becomes a
- * run of sections:
+ * Only times at which the set of live buffers is maximal matter: between a begin and the next end.
+ * Two buffers overlap if and only if they share such a section, so each lifetime becomes a run of
+ * sections:
  *
  *     a   [------)                 sections     |     |
  *     b      [-------)             a: [0,1)  b: [0,2)  c: [1,2)
  *     c            [----)
  *
  * Bytes are divided by their greatest common divisor. Where even that leaves more than 31 bits,
- * sizes are rounded up to a coarser unit; and a gap that is not a plain narrowing is filled up.
- * Both give valid packings still, but no proofs (`exact` is then false). */
+ * sizes are rounded up to a coarser unit; and a gap that is not a plain narrowing is filled.
+ * Packings are still valid then, but there are no proofs (`exact` is false). */
 #include "planner/pack/pack_search.h"
 
 #include <stdlib.h>
@@ -34,16 +34,6 @@ static int event_compare(const void *a, const void *b)
     return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static uint64_t unit_choose(const struct ul_pack_problem *problem, bool *exact)
 {
     uint64_t unit = 0;
@@ -51,13 +41,13 @@ static uint64_t unit_choose(const struct ul_pack_problem *problem, bool *exact)
     for (uint32_t b = 0; b < problem->buffer_count; b++) {
         const struct ul_pack_buffer *buffer = &problem->buffers[b];
         total += buffer->size_bytes + buffer->alignment_bytes;
-        unit = common_divisor(unit, buffer->size_bytes);
+        unit = ul_size_gcd(unit, buffer->size_bytes);
         if (buffer->pinned)
-            unit = common_divisor(unit, buffer->offset_bytes);
+            unit = ul_size_gcd(unit, buffer->offset_bytes);
         if (buffer->alignment_bytes > 1)
-            unit = common_divisor(unit, buffer->alignment_bytes);
+            unit = ul_size_gcd(unit, buffer->alignment_bytes);
         for (uint32_t p = problem->slab_first[b]; p < problem->slab_first[b + 1]; p++)
-            unit = common_divisor(unit, problem->slabs[p].upper_bytes);
+            unit = ul_size_gcd(unit, problem->slabs[p].upper_bytes);
     }
     if (unit == 0)
         unit = 1;
@@ -141,8 +131,8 @@ static void buffer_convert(const struct ul_pack_problem *problem, struct ul_pack
     s->step_first[++s->count] = step;
 }
 
-/* Above this many (buffer, section) pairs the lists are left out: what needs them, backtracking, is
- * out of reach there anyway. */
+/* Above this many (buffer, section) pairs the lists are left out: backtracking, which needs them,
+ * is hopeless there anyway. */
 static const uint64_t max_members = 1u << 24;
 
 static void bound_make(struct ul_arena *arena, struct ul_pack_sections *s)
@@ -303,7 +293,7 @@ bool ul_pack_sections_make(struct ul_arena *arena, const struct ul_pack_problem 
             buffer_convert(problem, s, times, b);
     }
     if (s->count == 0 || (pinned && !s->exact))
-        return false; /* filled up, they could too */
+        return false; /* filled, they could too */
     bound_make(arena, s);
     members_make(arena, s);
     overlaps_make(arena, s);

@@ -1,39 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hands the ranges of a plan to the packer, one buffer for each alias chain.
+/* Gives the ranges of a plan to the packer, one buffer for each alias chain.
  *
- * A chain's members follow each other and never grow, so that the chain is one buffer that is
- * live from the first member's begin to the last one's end, with its bytes narrowing on the way:
+ * A chain's members follow each other and never grow, so the chain is one buffer that is live from
+ * the first member's begin to the last one's end, and whose bytes get fewer:
  *
  *     bytes |xxxxxx          |
  *           |xxxxxxyyyyy     |      a gap [end of x, end of y) with window [0, |y|)
  *           |xxxxxxyyyyyzzzz |
  *
- * What lives all the time, weights above all, crosses every moment: nothing else ever uses its
- * bytes, and a packing stays one when it is taken out and put below everything else. So it stands
- * there from the beginning, and the packer sees the others alone.
- */
+ * Nothing else ever uses the bytes of values that always live, above all weights; so a packing
+ * stays valid when they are moved below everything else. They are put there from the beginning, and
+ * the packer gets only the others. */
 #include "planner/pack/placement.h"
 #include "planner/model/timeline.h"
-#include "planner/pack/pack.h"
 
 #include <string.h>
-
-struct placement {
-    struct ul_arena *arena;
-    const struct ul_problem *problem;
-    struct ul_plan *plan;
-    uint32_t *next;  /* per range: the range that takes its bytes over, or UL_PLAN_NONE */
-    uint32_t *heads; /* per buffer: the first range of its chain */
-    struct ul_pack_buffer *buffers;
-    uint32_t buffer_count;
-};
 
 static uint64_t padded(const struct ul_plan *plan, uint64_t size_bytes)
 {
     return ul_size_align_or_die(size_bytes, plan->alignment_bytes);
 }
 
-static uint64_t range_alignment(const struct placement *l, const struct ul_plan_range *range)
+static uint64_t range_alignment(const struct ul_placement *l, const struct ul_plan_range *range)
 {
     uint64_t wanted = 0;
     if (range->value != UL_PLAN_NONE)
@@ -48,7 +36,7 @@ static uint64_t range_alignment(const struct placement *l, const struct ul_plan_
     return wanted > l->plan->alignment_bytes ? wanted : l->plan->alignment_bytes;
 }
 
-static void chain_gaps(struct placement *l, struct ul_pack_buffer *buffer, uint32_t head)
+static void chain_gaps(struct ul_placement *l, struct ul_pack_buffer *buffer, uint32_t head)
 {
     const struct ul_plan_range *ranges = l->plan->ranges;
     uint32_t count = 0;
@@ -72,7 +60,7 @@ static void chain_gaps(struct placement *l, struct ul_pack_buffer *buffer, uint3
     buffer->gaps = gaps;
 }
 
-static void buffers_make(struct placement *l, uint32_t space)
+void ul_placement_take(struct ul_placement *l, uint32_t space)
 {
     const struct ul_plan *plan = l->plan;
     l->buffer_count = 0;
@@ -94,12 +82,12 @@ static void buffers_make(struct placement *l, uint32_t space)
     }
 }
 
-/* Puts what lives all the time at the bottom, moves the others to the front of the list, and
+/* Puts values that always live at the bottom, moves the others to the front of the list, and
  * returns the bytes below them. Only where any multiple of the common alignment is as good as
  * another. */
-static uint64_t bottom_fill(struct placement *l, uint32_t *other_count)
+static uint64_t bottom_fill(struct ul_placement *l, uint32_t *other_count)
 {
-    static const uint64_t max = (uint64_t)1 << 60; /* the packer says what is too much */
+    static const uint64_t max = (uint64_t)1 << 60; /* the packer reports what is too much */
     uint32_t begin = UINT32_MAX;
     uint32_t end = 0;
     uint64_t bottom = 0;
@@ -136,48 +124,57 @@ static uint64_t bottom_fill(struct placement *l, uint32_t *other_count)
     return bottom;
 }
 
-static void offsets_store(struct placement *l, uint32_t space)
+uint64_t ul_placement_store(const struct ul_placement *l, uint64_t begin_bytes)
 {
-    struct ul_plan *plan = l->plan;
     uint64_t reserved = 0;
     for (uint32_t i = 0; i < l->buffer_count; i++) {
         const struct ul_pack_buffer *buffer = &l->buffers[i];
         for (uint32_t r = l->heads[i]; r != UL_PLAN_NONE; r = l->next[r])
-            plan->ranges[r].offset_bytes = buffer->offset_bytes;
+            l->plan->ranges[r].offset_bytes = ul_size_add_or_die(begin_bytes, buffer->offset_bytes);
         uint64_t end = ul_size_add_or_die(buffer->offset_bytes, buffer->size_bytes);
         reserved = end > reserved ? end : reserved;
     }
-    plan->reserved_bytes[space] = reserved;
+    return reserved;
 }
 
-static enum ul_status space_place(struct placement *l, const struct ul_plan_options *options,
-                                  uint32_t space, struct ul_diag *diag)
+enum ul_status ul_placement_pack(struct ul_placement *l, enum ul_plan_pack method,
+                                 struct ul_pack_options *pack, struct ul_pack_result *result,
+                                 struct ul_diag *diag)
 {
-    struct ul_plan *plan = l->plan;
-    buffers_make(l, space);
-    if (options->pack == UL_PACK_NONE) {
+    uint32_t other_count;
+    if (method == UL_PACK_NONE) {
         /* Everything lives for ever: the packer then gives each buffer its own bytes. */
         for (uint32_t i = 0; i < l->buffer_count; i++) {
             l->buffers[i].begin = 0;
             l->buffers[i].end = 1;
         }
     }
-    struct ul_pack_options pack = {.method = options->pack,
-                                   .work_limit = options->work_limit,
+    pack->method = method;
+    uint64_t bottom = bottom_fill(l, &other_count);
+    if (pack->capacity_bytes > 0 && l->holds_all)
+        pack->capacity_bytes = pack->capacity_bytes > bottom ? pack->capacity_bytes - bottom : 1;
+    UL_TRY(ul_pack_solve(l->arena, l->buffers, other_count, pack, result, diag));
+    for (uint32_t i = 0; i < other_count; i++)
+        l->buffers[i].offset_bytes += bottom;
+    return UL_OK;
+}
+
+static enum ul_status space_place(struct ul_placement *l, const struct ul_plan_options *options,
+                                  uint32_t space, struct ul_diag *diag)
+{
+    struct ul_plan *plan = l->plan;
+    ul_placement_take(l, space);
+    struct ul_pack_options pack = {.work_limit = options->work_limit,
                                    .time_limit_seconds = options->time_limit_seconds};
-    if (l->problem->spaces[space].transfers) { /* no byte less is of use than what there is */
+    if (ul_problem_engine(l->problem, space, false) != NULL) { /* less is useless */
         enum { OTHER_WORK = 1 << 16 };
         uint64_t capacity = l->problem->spaces[space].capacity_bytes;
         pack.capacity_bytes = capacity;
         pack.work_limit = capacity == 0 ? OTHER_WORK : pack.work_limit;
     }
     struct ul_pack_result result;
-    uint32_t other_count;
-    uint64_t bottom = bottom_fill(l, &other_count);
-    UL_TRY(ul_pack_solve(l->arena, l->buffers, other_count, &pack, &result, diag));
-    for (uint32_t i = 0; i < other_count; i++)
-        l->buffers[i].offset_bytes += bottom;
-    offsets_store(l, space);
+    UL_TRY(ul_placement_pack(l, options->pack, &pack, &result, diag));
+    plan->reserved_bytes[space] = ul_placement_store(l, 0);
     if (space == 0) {
         plan->pack_method = options->pack == UL_PACK_NONE ? "none" : result.method;
         plan->pack_why_not = result.why_not;
@@ -187,20 +184,27 @@ static enum ul_status space_place(struct placement *l, const struct ul_plan_opti
     return UL_OK;
 }
 
+void ul_placement_begin(struct ul_placement *l, struct ul_arena *arena,
+                        const struct ul_problem *problem, struct ul_plan *plan)
+{
+    *l = (struct ul_placement){.arena = arena, .problem = problem, .plan = plan};
+    l->next = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
+    l->heads = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
+    l->buffers = UL_NEW_ARRAY(arena, struct ul_pack_buffer, plan->range_count);
+    for (uint32_t r = 0; r < plan->range_count; r++)
+        l->next[r] = UL_PLAN_NONE;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        if (plan->ranges[r].alias != UL_PLAN_NONE)
+            l->next[plan->ranges[r].alias] = r;
+    }
+}
+
 enum ul_status ul_place_ranges(struct ul_arena *arena, const struct ul_problem *problem,
                                const struct ul_plan_options *options, struct ul_plan *plan,
                                struct ul_diag *diag)
 {
-    struct placement l = {.arena = arena, .problem = problem, .plan = plan};
-    l.next = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
-    l.heads = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
-    l.buffers = UL_NEW_ARRAY(arena, struct ul_pack_buffer, plan->range_count);
-    for (uint32_t r = 0; r < plan->range_count; r++)
-        l.next[r] = UL_PLAN_NONE;
-    for (uint32_t r = 0; r < plan->range_count; r++) {
-        if (plan->ranges[r].alias != UL_PLAN_NONE)
-            l.next[plan->ranges[r].alias] = r;
-    }
+    struct ul_placement l;
+    ul_placement_begin(&l, arena, problem, plan);
     for (uint32_t space = 0; space < problem->space_count; space++)
         UL_TRY(space_place(&l, options, space, diag));
     return UL_OK;

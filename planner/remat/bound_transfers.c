@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every schedule of a graph within a budget costs at least, where values may wait in another
- * space.
+/* Bounds from below the cost of every schedule of a graph within a budget, where values may wait in
+ * another space.
  *
- * Problem: a value that is gone comes back by a run or by a copy; copies run beside runs, so that
- * what they cost may be hidden.
- * Method: at the first run of a step, what was made before it and is read behind it has to be gone
- * as far as there is no room for it. It is saved before the step begins, and loaded behind it, or
- * run again behind it:
+ * Problem: a value that is gone comes back by a run or by a copy; copies run at the same time as
+ * runs, which may hide their cost. Method: at the first run of a step, values that were made before
+ * it and are read after it have to be gone as far as there is no room for them. They are saved
+ * before the step begins, and loaded or recomputed after it:
  *
- *     stream 0   runs before, C  | step | runs behind, D, and again, R
+ *     stream 0   runs before, C  | step | runs after, D, and again, R
  *     copies     saves, S  -->   |      |   -->  loads, L
  *
- * Before the step passes the time of the runs and no less than that of the saves, from when the
- * first of these can have been made; so it passes (1 - w) C + w (r + S), for any weight w from 0
- * to 1. So it is behind it, until the last of the loads is read. By such weights everything that
- * may be gone has a price, and the least sum of those that must go is a covering knapsack, bounded
- * by its fractions. Left undone: several steps at once; what the other space has room for; what is
- * persistent, of which this knows nothing. */
+ * The time before the step is at least that of the runs, and at least that of the saves, counted
+ * from when the first saved value can have been made; so it is at least (1 - w) C + w (r + S), for
+ * any weight w from 0 to 1. The same holds for the time after the step, until the last loaded value
+ * is read. Such weights give everything that may be gone a price, and the least sum of those that
+ * must go is a covering knapsack, bounded by its fractions. Left undone: several steps at once; the
+ * room of the other space; persistent values. */
 #include "planner/model/problem.h"
 #include "planner/remat/remat.h"
 #include "planner/remat/remat_exact.h"
@@ -26,8 +25,8 @@
 enum { WEIGHTS = 6 };
 static const double weights[WEIGHTS] = {0, 1.0 / 16, 1.0 / 4, 1.0 / 2, 3.0 / 4, 1};
 
-/* What may be gone while a step runs: the price of a byte, by a copy or the cheaper way, or by a
- * run alone. */
+/* A value that may be gone while a step runs: the price of a byte, by a copy or the cheaper way, or
+ * by a run only. */
 struct gone {
     double price, run_price;
     uint64_t size_bytes;
@@ -36,8 +35,8 @@ struct gone {
 struct bounder {
     const struct ul_bound_transfers *job;
     const struct exact_problem *problem;
-    uint64_t *first_cost; /* per bit: of all that comes before its first run ends */
-    uint64_t *last_cost;  /* per bit: of its first run and all that comes behind it */
+    uint64_t *first_cost; /* by bit: of all that comes before its first run ends */
+    uint64_t *last_cost;  /* by bit: of its first run and all that comes after it */
     struct gone *gone;
     uint32_t gone_count;
     uint64_t bound;
@@ -56,16 +55,12 @@ static uint64_t set_cost(const struct bounder *b, const uint64_t *set)
     return cost;
 }
 
-/* Of a value by its bytes, without what alignment may have added. */
+/* For a value by its bytes, without bytes that alignment may have added. */
 static uint64_t copy_cost(const struct bounder *b, uint32_t bit)
 {
-    const struct ul_plan_space *space = b->job->space;
     uint64_t bytes = b->problem->size[bit], padding = b->job->alignment_bytes - 1;
     bytes = bytes > padding ? bytes - padding : 0;
-    if (space->bandwidth_mb == 0)
-        return space->latency_cost;
-    return ul_size_add_saturating(space->latency_cost,
-                                  ul_size_mul_saturating(bytes, 1000) / space->bandwidth_mb);
+    return ul_resource_cost(b->job->engine, bytes);
 }
 
 /* ---- One step ---- */
@@ -77,7 +72,7 @@ static bool may_be_gone(const struct exact_problem *p, uint32_t step, uint32_t v
            set_has(p->before + (size_t)step * p->words, value);
 }
 
-/* By how much what may be gone exceeds the step's room. */
+/* By how much values that may be gone exceed the step's room. */
 static uint64_t excess_of(const struct exact_problem *p, uint32_t step)
 {
     uint64_t sum = 0;
@@ -86,8 +81,8 @@ static uint64_t excess_of(const struct exact_problem *p, uint32_t step)
     return sum > p->room[step] ? sum - p->room[step] : 0;
 }
 
-/* When the first of what may be gone is made, and how long before the end the last is read, by the
- * runs that have to be. */
+/* When the first of the values that may be gone is made, and how long before the end the last is
+ * read, counting only runs that must happen. */
 static void ends_find(const struct bounder *b, uint32_t step, uint64_t *made, uint64_t *read)
 {
     const struct exact_problem *p = b->problem;
@@ -135,7 +130,7 @@ static int run_price_compare(const void *a, const void *b)
     return (x->run_price > y->run_price) - (x->run_price < y->run_price);
 }
 
-/* The least that it costs that so many bytes are gone, in fractions. */
+/* The least cost of removing that many bytes, with fractions. */
 static double cover(struct bounder *b, uint64_t bytes, bool only_runs)
 {
     double cost = 0;
@@ -149,8 +144,8 @@ static double cover(struct bounder *b, uint64_t bytes, bool only_runs)
     return cost;
 }
 
-/* What all schedules cost at least by these weights; what has to come neither before the step nor
- * behind it may be on the cheaper side. */
+/* The least cost of all schedules by these weights; runs that need neither come before nor after
+ * the step may be on the cheaper side. */
 static double weighed(struct bounder *b, uint32_t step, uint64_t excess, double before,
                       double behind)
 {
@@ -174,7 +169,7 @@ static void step_try(struct bounder *b, uint32_t step)
     uint64_t excess = excess_of(b->problem, step);
     for (uint32_t i = 0; i < WEIGHTS * WEIGHTS && excess > 0; i++) {
         double cost = weighed(b, step, excess, weights[i / WEIGHTS], weights[i % WEIGHTS]);
-        cost = cost * (1 - 1e-12) - 1e-6; /* errs downward alone */
+        cost = cost * (1 - 1e-12) - 1e-6; /* errs only downward */
         double known = (double)b->job->known_cost;
         uint64_t bound = cost >= known ? b->job->known_cost : cost > 0 ? (uint64_t)cost : 0;
         bound += (double)bound < cost && cost < known;
@@ -195,7 +190,7 @@ static void costs_make(struct bounder *b, struct ul_arena *arena)
     }
 }
 
-/* Of the steps that may not have room for all that is read behind them, those that lack most. */
+/* Among the steps that may lack room for all that is read after them, those that lack most. */
 static uint32_t steps_choose(const struct exact_problem *p, uint32_t most, uint32_t *steps)
 {
     uint64_t excess[64];

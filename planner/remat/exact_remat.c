@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exact searches for recomputation, as methods: below what is known, from the end first, which
- * takes little where the memory is tight late, then from the start. */
+/* The exact searches for recomputation, as methods: they look below the best known cost, first from
+ * the end, which takes little work where the memory is tight late, then from the start. */
 #include "planner/remat/remat.h"
 
 #include <string.h>
 
 enum { CLOCK_LOOKS = 1024 }; /* the engines ask often */
 
-/* Keeps what an engine found; its sequence is dropped where it is longer than there is room. */
+/* Keeps what an engine found; its sequence is dropped where it is longer than there is room for. */
 static void sequence_keep(struct ul_remat *remat, const struct ul_remat_exact *job,
                           const char *method)
 {
@@ -54,7 +54,7 @@ static bool engine_run(struct ul_remat *remat, void (*engine)(struct ul_remat_ex
     return job.outcome == UL_REMAT_NONE_CHEAPER || job.outcome == UL_REMAT_OPTIMAL;
 }
 
-/* Both, the one from the start with so much work; true if that settles it. */
+/* Runs both, the one from the start with that much work; true if that settles it. */
 static bool engines_run(struct ul_remat *remat, uint64_t work_limit)
 {
     const struct ul_remat_limits *limits = remat->limits;
@@ -68,7 +68,7 @@ static bool engines_run(struct ul_remat *remat, uint64_t work_limit)
            engine_run(remat, ul_remat_exact_run, "search over computed and resident", forward);
 }
 
-/* By itself it does not run where an order was named: it has its own. */
+/* It does not run by itself where an order was named: it chooses its own. */
 bool ul_remat_run_exact(struct ul_remat *remat, const struct ul_remat_orders *orders,
                         enum ul_method_turn turn)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smallest cut of a network, by the largest flow through it.
+/* Finds the smallest cut of a network, by the largest flow through it.
  *
- * Problem: where to cut a network so that the capacities cut are least.
- * Method: Dinic's. Levels are distances from the source along what has capacity left; along edges
- * from one level to the next, flow is sent until nothing more passes; then levels are made anew.
- * When the sink has no level, what has one lies before the cut. */
+ * Problem: cut a network so that the sum of cut capacities is least. Method: Dinic's algorithm.
+ * Levels are distances from the source along edges with capacity left. Flow is sent along edges
+ * from one level to the next until nothing more passes; then levels are made again. When the sink
+ * has no level, the nodes with a level are before the cut. */
 #include "planner/remat/flow.h"
 
 #include <string.h>
@@ -56,7 +56,7 @@ static uint32_t arc_end(const struct ul_flow *f, uint32_t arc)
     return arc % 2 == 0 ? f->to[arc / 2] : f->from[arc / 2];
 }
 
-/* False if the sink is out of reach. */
+/* False if the sink cannot be reached. */
 static bool levels_make(struct ul_flow *f, uint32_t source, uint32_t sink)
 {
     uint32_t count = 0;
@@ -77,7 +77,7 @@ static bool levels_make(struct ul_flow *f, uint32_t source, uint32_t sink)
     return f->level[sink] != 0;
 }
 
-/* The next arc on from `node` that leads to the sink as far as is known, or false. */
+/* The next arc from `node` that may lead to the sink, or false. */
 static bool arc_next(struct ul_flow *f, uint32_t node)
 {
     for (; f->at[node] < f->arc_first[node + 1]; f->at[node]++) {
@@ -89,7 +89,7 @@ static bool arc_next(struct ul_flow *f, uint32_t node)
     return false;
 }
 
-/* Sends along the path what passes; returns how much of the path it can still be gone on from. */
+/* Sends what passes along the path; returns the depth from which the path can be continued. */
 static uint32_t path_send(struct ul_flow *f, uint32_t depth, uint64_t *sent)
 {
     uint64_t least = UINT64_MAX;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recomputation by integer programs: which orders of first runs, how large, how long.
+/* Recomputation by integer programs: chooses the orders of first runs, the size and the time of
+ * programs.
  *
- * Every program is asked for less than what is known to work, so that the result is never worse:
- * first the whole form with the order of first runs of the best sequence, then with the orders
- * that are given. Where the whole form is too large, or is not settled, programs are made of what
- * the best sequence runs again and of its surroundings, ever wider ones. */
+ * Every program must find less than the best known cost, so the result is never worse: first the
+ * complete form with the order of first runs of the best sequence, then with the given orders.
+ * Where the complete form is too large, or is not settled, programs are made for the repeats of the
+ * best sequence and ever wider surroundings. */
 #include "planner/order/ilp.h"
 #include "planner/remat/remat.h"
 #include "planner/remat/remat_stages.h"
@@ -75,7 +76,7 @@ static bool program_run(struct programs *p, const uint32_t *order, uint32_t hint
     return better;
 }
 
-/* The whole form, until nothing is cheaper or it does not say. */
+/* Solves the complete form, until nothing is cheaper or there is no answer. */
 static bool whole_run(struct programs *p, const uint32_t *order)
 {
     bool proven = false;
@@ -100,7 +101,7 @@ static void own_improve(struct programs *p)
     }
 }
 
-/* Improves on what `remat` holds, its deadline being a limit of them all. */
+/* Improves on the sequence in `remat`, whose deadline limits all programs. */
 static void programs_run(struct ul_remat *remat, const struct ul_remat_programs *limits,
                          const struct ul_remat_orders *orders)
 {
@@ -126,8 +127,8 @@ static void programs_run(struct ul_remat *remat, const struct ul_remat_programs 
     ul_arena_done(&scratch);
 }
 
-/* Where they are named, programs start from what the searches find, and have to improve on it or
- * prove it. */
+/* Programs that are named start from what the searches find, and have to improve on it or prove
+ * it. */
 static void alone_run(struct ul_remat *remat, const struct ul_remat_orders *orders)
 {
     uint64_t before = remat->cost;
@@ -137,7 +138,7 @@ static void alone_run(struct ul_remat *remat, const struct ul_remat_orders *orde
     if (remat->cost == UINT64_MAX) {
         remat->why_not = "neither searches nor programs find anything within the limit";
     } else if (remat->cost == start && remat->proven_within == NULL && start < before) {
-        remat->cost = UINT64_MAX; /* a search's, not the programs' */
+        remat->cost = UINT64_MAX; /* a search's result, not the programs' */
         remat->why_not = "its programs are too large, or not solved within their work";
     } else if (remat->cost == start) {
         remat->found_how = "integer program that proves a search's sequence";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Live bytes over the positions of a sequence: a segment tree, so that a change to a range and a
- * look at a range's maximum take logarithmic time however long the sequence is. */
+/* Live bytes over the positions of a sequence, in a segment tree: adding to a range and finding its
+ * maximum take logarithmic time, however long the sequence is. */
 #include "planner/remat/remat_internal.h"
 
 void ul_live_tree_init(struct ul_live_tree *p, struct ul_arena *arena, uint32_t capacity)
@@ -64,7 +64,7 @@ int64_t ul_live_tree_max(const struct ul_live_tree *p, uint32_t begin, uint32_t 
         return 0;
     int64_t left_max = INT64_MIN, right_max = INT64_MIN;
     uint32_t l = begin + p->leaf_count, r = end - 1 + p->leaf_count;
-    /* Both ends climb together; what was added above a part counts for it on the way up. */
+    /* Both ends climb together; an addition above a part counts for it on the way up. */
     left_max = p->max[l];
     right_max = p->max[r];
     while (l / 2 != r / 2) {

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recomputation under a budget: the methods, one after the other.
+/* Recomputation under a budget: runs the methods one after the other.
  *
- * Problem: given orders of all nodes and a budget for the live sum, repeat nodes so that the
- * budget holds, at minimum cost.
- * Method: walks in many variants (remat_walk.c), then walks with annealed weights
- * (remat_anneal.c) or annealed whole sequences (remat_search.c). Every result is pruned
- * (remat_prune.c) and replayed before it is kept. When nothing fits, the budget is raised until
- * something does. Searches stop by counted work. */
+ * Problem: given orders of all nodes and a budget for the live sum, repeat nodes so that the budget
+ * holds, at minimum cost. Method: walks in many variants (remat_walk.c), then walks with annealed
+ * weights (remat_anneal.c) or annealing of complete sequences (remat_search.c). Every result is
+ * pruned (remat_prune.c) and replayed before it is kept. When nothing fits, the budget is raised
+ * until something does. Searches stop by counted work. */
 #include "planner/remat/remat_internal.h"
 
 #include <string.h>
 
 /* ---- Variants ---- */
 
-/* What did best on one order. */
+/* The best mode for one order. */
 struct variant {
     struct ul_walk_mode mode;
     uint64_t cost;
@@ -52,13 +51,13 @@ static struct variant variants_try(struct ul_remat *remat, struct ul_walk *w)
     return best;
 }
 
-/* ---- A budget that works, where the one asked for does not ---- */
+/* ---- A budget that works, where the given one does not ---- */
 
 struct finder {
     struct ul_remat *remat;
     struct ul_walk *walks;
     uint32_t walk_count;
-    uint32_t *sequence; /* of the smallest peak known */
+    uint32_t *sequence; /* with the smallest peak known */
     uint32_t count;
 };
 
@@ -118,8 +117,8 @@ static bool sequences_probe(struct finder *f, uint64_t budget_bytes, uint64_t *r
     return found;
 }
 
-/* Bisects between what fails and what works, first by walks, then by short annealings of what the
- * walks have found. Neither is monotone in the budget, so that this finds a small budget, not the
+/* Bisects between budgets that fail and budgets that work, first by walks, then by short annealings
+ * of the results of walks. Neither is monotone in the budget, so this finds a small budget, not the
  * smallest. */
 static void budget_find(struct ul_remat *remat, const uint32_t *order, struct ul_walk *walks,
                         uint32_t walk_count)
@@ -166,8 +165,8 @@ static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const stru
     }
 }
 
-/* One annealing of a whole sequence: in turn from the best one but cold, which keeps most of it,
- * from a bare order, and from the best one; near the edge of the feasible or far beyond it. Where
+/* One annealing of a complete sequence: in turn from the best one but cold, which keeps most of it;
+ * from a bare order; and from the best one; near the edge of the feasible or far beyond it. Where
  * there is no best one yet, from orders. */
 static void sequence_anneal(struct ul_remat *remat, const uint32_t *const *orders,
                             uint32_t order_count, uint32_t round, uint64_t work, uint64_t *random)
@@ -183,13 +182,13 @@ static void sequence_anneal(struct ul_remat *remat, const uint32_t *const *order
                              work, random);
 }
 
-/* Annealings of whole sequences, ever longer, until the work is used up or most of it has changed
- * nothing. */
+/* Annealings of complete sequences, ever longer, until the work is used up or most of it has
+ * changed nothing. */
 static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orders,
                              uint32_t order_count)
 {
     uint64_t start = remat->effort.work;
-    uint64_t random = remat->effort.seed + start; /* a second call goes other ways */
+    uint64_t random = remat->effort.seed + start; /* a second call takes other random numbers */
     uint64_t base = ul_solve_base_cost(remat->graph);
     uint64_t share = 30000000 + 250000 * (uint64_t)remat->graph->node_count;
     uint64_t improved = start; /* the work at which the best was last improved */
@@ -205,7 +204,7 @@ static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orde
     }
 }
 
-/* Walks in many variants, annealings of their weights, or of whole sequences. */
+/* Runs walks in many variants, and annealings of their weights, or of complete sequences. */
 static void searches_run(struct ul_remat *remat, const struct ul_remat_orders *orders, bool walk,
                          bool sequences)
 {
@@ -246,7 +245,7 @@ bool ul_remat_run_greedy(struct ul_remat *remat, const struct ul_remat_orders *o
     return false;
 }
 
-/* Among others it goes on from walks. */
+/* Together with other methods it continues from walks. */
 bool ul_remat_run_search(struct ul_remat *remat, const struct ul_remat_orders *orders,
                          enum ul_method_turn turn)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is not kept is made again when it is read.
+/* Recomputes values that are not kept when they are read.
  *
- * Problem: of a forward pass some values are there when the backward pass begins, the others are
- * not. What runs again, and when?
- * Method: the order of first runs stays. Behind the border, a node of the backward pass that reads
- * a value that is not there has it made again first, with all that this takes, once; from there it
- * lives until its last reader.
+ * Problem: when the backward pass begins, some values of the forward pass are kept, the others are
+ * not. What runs again, and when? Method: the order of first runs stays. After the border, before a
+ * node of the backward pass that reads a missing value, that value is recomputed once, with
+ * everything that this needs; from there it lives until its last reader.
  *
- *      a  b [c] d  e [f] g | g'  f'  d  e  e'  d'  a  b  b'  a'       there: c, f */
+ *      a  b [c] d  e [f] g | g'  f'  d  e  e'  d'  a  b  b'  a'       kept: c, f */
 #include "planner/remat/remat_internal.h"
 
 struct maker {
@@ -18,7 +17,7 @@ struct maker {
     uint32_t count;
 };
 
-/* Makes again what `node` reads, inputs first. */
+/* Recomputes what `node` reads, inputs first. */
 static void make_inputs(struct maker *m, uint32_t node)
 {
     const struct ul_solve_graph *g = m->graph;

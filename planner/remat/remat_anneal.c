@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated annealing of the weights by which a walk values what it may drop: finds the sets of
- * checkpoints that no fixed formula hits.
+/* Simulated annealing of the weights by which a walk scores values to drop: finds sets of
+ * checkpoints that no fixed formula finds.
  *
- * Method: a few values' weights move; the walk with them is taken if its cost exceeds the present
- * one by no more than a random share of the overhead, which shrinks to nothing. The limit is known
- * beforehand, so that dear walks are given up early.
- * Left undone: the order of the first runs stays as given. */
+ * Method: a few values' weights change; the new walk is taken if its cost exceeds the present one
+ * by no more than a random part of the overhead, which shrinks to nothing. The limit is known
+ * beforehand, so expensive walks are given up early. Left undone: the order of the first runs does
+ * not change. */
 #include "planner/remat/remat_internal.h"
 
 #include <math.h>

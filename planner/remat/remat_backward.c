@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cheapest schedule within a budget, over all orders and all recomputations, from its end.
  *
- * Problem: that of remat_exact.c; where the memory is tight late, far fewer states lead there
- * from the end than from the start.
- * Method: least cost first over states: what still has to run before (every node of it at least
- * once), and what is wanted: values that the runs after read and that none of them makes. A step
- * back is the first run of a node whose users have all run, or a repeat of a value that is wanted,
- * which then is wanted no more while the inputs of the run are.
- *  - Among states with the same still to run, one that wants less at no more cost dominates.
- *  - A first run after which no more bytes are wanted is made at once, alone: its users never run
- *    again, so that wherever a schedule has it instead, it can be moved here; repeats of its
- *    inputs, or of itself, then serve it too or fall away.
- *  - So is a chain of first runs that ends with no more bytes wanted than it began with, having
- *    wanted more in between. Each but the first waits for the one before; none of them is wanted
- *    at the start, or else a repeat of it costs too much: before the chain, it would gain what the
- *    chain counts on.
+ * Problem: as in remat_exact.c; where the memory is tight late, far fewer states lead there from
+ * the end than from the start.
+ * Method: least cost first over states: the nodes that still have to run before (each at least
+ * once), and the wanted values, which later runs read and none of them makes. A step back is the
+ * first run of a node whose users have all run, or a repeat of a wanted value; the value is then
+ * no longer wanted, and the inputs of the run are.
+ *  - Among states with the same nodes still to run, one that wants less at no more cost dominates.
+ *  - A first run after which no more bytes are wanted is the only successor of its state: its users
+ *    never run again, so it can be moved here from any place in a schedule; repeats of its inputs,
+ *    or of itself, then also serve it or disappear.
+ *  - The same holds for a chain of first runs that ends with no more bytes wanted than it began
+ *    with, but wants more in between. Each but the first waits for the one before. None of them is
+ *    wanted at the start, unless its repeat costs too much: before the chain, it would gain what
+ *    the chain counts on.
  * Low cutoffs of the cost come first: they make the search small, and prove that nothing is below.
  * An output takes over an input's bytes where that input is not wanted after the run; a first run
- * moved to a later place keeps no more bytes alive for that than its own value would.
+ * that moves to a later place keeps no more bytes alive for that than its own value would.
  * Left undone: more than 1024 nodes: such graphs are answered UNKNOWN. */
 #include "planner/remat/remat.h"
 #include "planner/remat/remat_exact.h"
@@ -27,7 +27,7 @@
 /* A state in the making. */
 struct draft {
     uint64_t *open, *wanted;
-    uint64_t live_bytes; /* wanted */
+    uint64_t live_bytes; /* bytes of wanted values */
     uint64_t cost;
     uint32_t done_count;
     uint32_t parent;
@@ -36,7 +36,8 @@ struct draft {
 };
 
 struct search {
-    struct exact_search *states; /* their sets: what is not open, what is not wanted */
+    /* their sets: nodes that are not open, values that are not wanted */
+    struct exact_search *states;
     const struct exact_problem *problem;
     uint64_t *not_open, *not_wanted;
     struct draft base, next, trial;
@@ -86,7 +87,7 @@ static bool has_room(const struct search *s, const struct draft *d, uint32_t bit
     return bytes_before(s, d, bit) + bytes <= p->capacity;
 }
 
-/* Whether no run of `bit` after its first one can be of use. */
+/* Whether no run of `bit` after its first one can be useful. */
 static bool is_ready(struct search *s, const struct draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
@@ -112,7 +113,7 @@ static void draft_run(const struct search *s, struct draft *d, uint32_t bit, boo
     }
 }
 
-/* ---- What is made at once ---- */
+/* ---- Runs that are made at once ---- */
 
 /* The input of `last` to run before it in a chain from `d`: the one after which least is wanted. */
 static uint32_t chain_next(struct search *s, const struct draft *d, uint32_t last)

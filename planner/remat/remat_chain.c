@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints on a chain of blocks, by dynamic programming.
  *
- * Problem: a graph whose first part runs through blocks, of which each hands one value to the
- * next, and whose second part reads the blocks' values in the opposite order, as a training step
- * does. Which blocks keep their values, and which run again when the second part comes to them?
+ * Problem: the first part of a graph runs through blocks, each of which hands one value to the
+ * next, and the second part reads the blocks' values in the opposite order, as a training step
+ * does. Which blocks keep their values, and which run again when the second part reaches them?
  *
  *     forward    | block 0 | block 1 | block 2 | ... |      cuts between blocks
- *     backward   |   ... reads 2 | reads 1   | reads 0 |    turn(c): what lies before cut c is due
+ *     backward   |   ... reads 2 | reads 1   | reads 0 |    turn(c): what is before cut c is due
  *
- * Method: a block is held (what backward reads of it is kept), or is part of a segment of blocks
- * [a, b) of which the value at cut b alone is kept, and which runs again as a whole at turn(b).
- * While backward is between turn(b) and turn(a), what the blocks before a keep is alive, K(a), and
- * the segment's own; so a segment's peaks are K(a) plus numbers that come from the numbers of
- * [a + 1, b) in one operation. Over the cuts, the pairs (K, cost) of which neither is dominated
- * are carried; there are few, since bytes are sums of a few sizes. After Chen et al., "Training
+ * Method: a block is held (its values that backward reads are kept), or belongs to a segment of
+ * blocks [a, b) that keeps only the value at cut b and runs again as a whole at turn(b). While
+ * backward is between turn(b) and turn(a), the values that the blocks before a keep, K(a), are
+ * alive, and the segment's own; so a segment's peaks are K(a) plus numbers that follow from those
+ * of [a + 1, b) in one operation. Over the cuts, the pairs (K, cost) that no other dominates are
+ * carried; there are few, since bytes are sums of a few sizes. After Chen et al., "Training
  * Deep Nets with Sublinear Memory Cost" (2016), and Kusumoto et al., "A Graph Theoretic Framework
  * of Recomputation" (NeurIPS 2019), with exact peaks.
- * Cuts are the places that one value crosses. Values that reach far (skip connections) can be
+ * Cuts are the places that a single value crosses. Values that reach far (skip connections) can be
  * left out of the count and are then always kept; several reaches are tried.
  * Left undone: segments that run again in parts or more than once (Beaumont et al., "Optimal
  * checkpointing for heterogeneous chains", 2019); outputs made in place count in full. Where the
- * graph is no such chain, nothing is found. */
+ * graph is not such a chain, nothing is found. */
 #include "planner/remat/remat.h"
 #include "planner/remat/remat_stages.h"
 
@@ -28,26 +28,26 @@
 
 enum { PAIR_WORK = 1 << 27, PAIRS_MAX = 1 << 16, PAIRS_MIN = 64 };
 
-/* What is kept before a cut, and what was run again for it. */
+/* The bytes that are kept before a cut, and the cost of what was run again for it. */
 struct pair {
     uint64_t kept_bytes;
     uint64_t cost;
     uint32_t from; /* the cut before */
     uint32_t from_pair;
-    bool rerun; /* the blocks between run again */
+    bool rerun; /* the blocks in between run again */
 };
 
 struct block {
     uint32_t first, end;            /* positions */
     uint64_t cross_bytes;           /* of the value that crosses the cut at `end` */
     uint64_t saved_bytes;           /* of all that backward reads */
-    uint64_t rerun_cost, last_cost; /* the whole of it; with the crossing value kept */
+    uint64_t rerun_cost, last_cost; /* the whole block; with the crossing value kept */
     bool rerun_barred, last_barred;
-    /* Peaks, of the block's own values and what is live whatever is chosen. */
+    /* Peaks of the block's own values and of those that live whatever is chosen. */
     uint64_t held_peak;    /* forward, held */
-    uint64_t forward_peak; /* forward, values dropped; the value that came across the cut not
-                              counted, since it is kept */
-    uint64_t through_peak; /* the same, counted */
+    uint64_t forward_peak; /* forward, values dropped; without the value that came across the cut,
+                              since it is kept */
+    uint64_t through_peak; /* the same with that value */
     uint64_t backward_peak;
     uint64_t rerun_peak, last_peak; /* run again: as an inner block, as the last one */
     uint64_t turn_bytes; /* live whatever is chosen when the segment that ends here runs again */
@@ -60,19 +60,19 @@ struct chain {
     const uint32_t *order; /* nodes are named by their positions in it */
     struct ul_stages stages;
     uint32_t turn;           /* the stage in which backward begins */
-    uint32_t *forward_last;  /* per forward node: its last reader before `turn`, or itself */
+    uint32_t *forward_last;  /* by forward node: its last reader before `turn`, or itself */
     uint32_t *backward_last; /* and its last reader from there on, or 0 */
-    bool *always;            /* per forward node: kept whatever is chosen */
-    uint64_t *fixed_bytes;   /* per stage: live whatever is chosen; from `turn` on with the
-                                stage's own value and working bytes */
-    uint64_t *between_bytes; /* per stage from `turn` on: the same, when it is about to begin */
-    uint32_t *turns;         /* per position up to `turn`, as a cut: the first backward stage that
-                                reads what lies before it and does not cross it */
-    uint8_t *runs;           /* per node: is among what runs again */
-    uint32_t *read_last;     /* the last node among these that reads it, or 0 */
+    bool *always;            /* by forward node: kept whatever is chosen */
+    uint64_t *fixed_bytes; /* by stage: live whatever is chosen; from `turn` on with the stage's own
+                              value and working bytes */
+    uint64_t *between_bytes; /* by stage from `turn` on: the same just before it begins */
+    uint32_t *turns; /* by position up to `turn`, as a cut: the first backward stage that reads what
+                        is before it and does not cross it */
+    uint8_t *runs;   /* by node: it is among those that run again */
+    uint32_t *read_last; /* the last node among these that reads it, or 0 */
     struct block *blocks;
     uint32_t block_count;
-    struct pair **pairs; /* per cut, by kept_bytes */
+    struct pair **pairs; /* by cut, sorted by kept_bytes */
     uint32_t *pair_counts;
     struct pair *buckets;
     uint32_t bucket_count;
@@ -135,7 +135,7 @@ static void fixed_find(struct chain *c)
         c->fixed_bytes[i] += s->size_bytes[i];
         c->fixed_bytes[last + 1] -= s->size_bytes[i];
     }
-    uint64_t live = c->graph->base_bytes; /* differences wrap round, their sums do not */
+    uint64_t live = c->graph->base_bytes; /* differences wrap around, their sums do not */
     for (uint32_t t = 0; t < s->count; t++) {
         live += c->fixed_bytes[t];
         c->fixed_bytes[t] = live + s->working_bytes[t];
@@ -164,8 +164,8 @@ static void turns_find(struct chain *c)
     c->turns[c->turn] = c->turn;
 }
 
-/* Marks the positions that can be cut: one value crosses, another than at the cut before, which
- * backward reads until it turns to what lies before; and nothing behind the cut is read any more
+/* Marks the positions that can be cut: one value crosses, another than at the cut before, and
+ * backward reads it until it turns to what is before; and nothing after the cut is read any more
  * from then on. */
 static void waists_find(struct chain *c, bool *cut)
 {
@@ -189,7 +189,7 @@ static void waists_find(struct chain *c, bool *cut)
         cut[p] = last != 0 && last + 1 >= c->turns[p];
         newest = cut[p] ? names[p] : newest;
     }
-    uint32_t latest = 0; /* backward reader of what lies behind */
+    uint32_t latest = 0; /* backward reader of what is after it */
     for (uint32_t p = c->turn; p-- > 0;) {
         if (!c->always[p] && c->backward_last[p] > latest)
             latest = c->backward_last[p];
@@ -223,8 +223,8 @@ static bool runs_mark(struct chain *c, const struct block *b, bool whole, uint64
     return barred;
 }
 
-/* The largest sum of the block's own values while what is marked runs; those that do not run are
- * there for as long as backward or the block needs them. */
+/* The largest sum of the block's own values while the marked nodes run; values of others are live
+ * as long as backward or the block needs them. */
 static uint64_t runs_peak(const struct chain *c, const struct block *b)
 {
     const struct ul_stages *s = &c->stages;
@@ -253,8 +253,8 @@ static uint64_t runs_peak(const struct chain *c, const struct block *b)
 
 enum pass { PASS_HELD, PASS_DROPPED, PASS_THROUGH };
 
-/* The largest sum in forward: what is held stays, and the value that crosses the block's first
- * cut counts in PASS_THROUGH alone. */
+/* The largest sum in forward: held values stay, and the value that crosses the block's first cut
+ * counts only in PASS_THROUGH. */
 static uint64_t forward_peak(const struct chain *c, const struct block *b, enum pass pass)
 {
     const struct ul_stages *s = &c->stages;
@@ -278,7 +278,7 @@ static uint64_t forward_peak(const struct chain *c, const struct block *b, enum 
     return peak;
 }
 
-/* The largest sum while backward is at this block, all of whose values are there. */
+/* The largest sum while backward is at this block, all of whose values are live. */
 static uint64_t backward_peak(const struct chain *c, const struct block *b)
 {
     const struct ul_stages *s = &c->stages;
@@ -341,7 +341,7 @@ static void pair_offer(struct chain *c, const struct pair *pair)
 {
     double share = (double)pair->kept_bytes / ((double)c->remat->budget_bytes + 1);
     uint32_t bucket = (uint32_t)(share * c->bucket_count);
-    /* From 2^53 bytes on, a share just below one may be rounded up to it. */
+    /* From 2^53 bytes on, a fraction just below one may be rounded up to it. */
     bucket = bucket < c->bucket_count ? bucket : c->bucket_count - 1;
     struct pair *known = &c->buckets[bucket];
     if (known->from != UL_PLAN_NONE) {
@@ -355,7 +355,7 @@ static void pair_offer(struct chain *c, const struct pair *pair)
     *known = *pair;
 }
 
-/* All pairs of a cut that leave room for `peak_bytes` go on, with more kept and at more cost. */
+/* All pairs of a cut that leave room for `peak_bytes` continue, with more kept and at more cost. */
 static void pairs_extend(struct chain *c, uint32_t from, uint64_t peak_bytes, uint64_t kept_bytes,
                          uint64_t cost, bool rerun)
 {
@@ -397,7 +397,7 @@ static void cut_reach(struct chain *c, uint32_t b)
     }
 }
 
-/* The buckets' pairs that none dominates become those of the cut. */
+/* The pairs of the buckets that no other dominates become those of the cut. */
 static void cut_close(struct chain *c, uint32_t b)
 {
     uint32_t count = 0;
@@ -430,7 +430,7 @@ static bool chain_search(struct chain *c)
     return c->pair_counts[c->block_count] > 0;
 }
 
-/* The blocks [a, b) once more, less the value kept at their end. */
+/* Writes the blocks [a, b) again, without the value kept at their end. */
 static uint32_t segment_put(struct chain *c, uint32_t a, uint32_t b, uint32_t *sequence)
 {
     uint32_t count = 0;
@@ -445,7 +445,7 @@ static uint32_t segment_put(struct chain *c, uint32_t a, uint32_t b, uint32_t *s
     return count;
 }
 
-/* The cheapest way through the chain as a sequence; every node runs twice at most. */
+/* Writes the cheapest way through the chain as a sequence; every node runs at most twice. */
 static uint32_t chain_read(struct chain *c, uint32_t *sequence, uint64_t *cost)
 {
     uint32_t count = 0;
@@ -484,7 +484,7 @@ static void chain_offer(struct chain *c, bool whole)
         remat->proven_within = ul_method_get(UL_METHOD_REMAT, UL_REMAT_CHAIN)->proves;
     if (cost == remat->cost)
         return;
-    if (!proven) /* what was proven before was about a dearer sequence */
+    if (!proven) /* an earlier proof was about a more expensive sequence */
         remat->proven_within = NULL;
     memcpy(remat->sequence, sequence, count * sizeof *sequence);
     remat->count = count;
@@ -492,7 +492,7 @@ static void chain_offer(struct chain *c, bool whole)
     remat->found_how = "checkpoints on a chain of blocks";
 }
 
-/* Values that reach over more than `reach` stages are always kept. False if that is none. */
+/* Values that reach over more than `reach` stages are always kept. False if there are none. */
 static bool always_find(struct chain *c, uint32_t reach)
 {
     bool any = false;
@@ -504,7 +504,7 @@ static bool always_find(struct chain *c, uint32_t reach)
     return any;
 }
 
-/* Where most values wait for a reader: all of forward's do when backward begins. */
+/* The stage where most values wait for a reader: when backward begins, all of forward's do. */
 static uint32_t widest_stage(const struct chain *c)
 {
     const struct ul_stages *s = &c->stages;
@@ -525,7 +525,7 @@ static uint32_t widest_stage(const struct chain *c)
     return widest;
 }
 
-/* False if no way to cut makes it a chain. */
+/* False if no cuts make it a chain. */
 static bool turn_try(struct chain *c, uint32_t turn)
 {
     bool is_chain = false;
@@ -548,8 +548,7 @@ static bool turn_try(struct chain *c, uint32_t turn)
     return is_chain;
 }
 
-/* Offers the best checkpoints on the chain of blocks that `order` runs through; false if it runs
- * through none. */
+/* Offers the best checkpoints on the chain of blocks in `order`; false if there is no chain. */
 static bool order_try(struct ul_remat *remat, const uint32_t *order)
 {
     UL_ASSERT(order != NULL);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recomputation from what smallest cuts keep of a forward pass.
+/* Recomputation with the values of a forward pass that smallest cuts keep.
  *
  * Problem: which values of the forward pass are kept for the backward pass, so that a budget holds
- * at the least cost?
- * Method: the sets that are best at some price of a byte (remat_cut_set.c), from where all is kept
- * to where as little is as may be. A range of prices that has the same set at both ends is left,
- * others are halved. Each set becomes sequences: what it does not keep is made again when it is
- * read (remat_again.c), or walks along the order make room as it is needed and drop last what it
- * keeps. The bytes of a sequence decide, with all that moves: a small set has long parts run again
- * at once, so that its peak may well be above that of a larger one. Left undone: a set that is best
- * at no price, but between two such sets. */
+ * at the least cost? Method: try the sets that are best at some price of a byte (remat_cut_set.c),
+ * from keeping everything to keeping as little as possible. A range of prices with the same set at
+ * both ends is left, others are halved. Each set becomes sequences: values that it does not keep
+ * are recomputed when they are read (remat_again.c), or walks along the order make room as it is
+ * needed and drop the set's values last. The bytes of a sequence decide: a small set runs long
+ * parts again at once, so its peak may well be above that of a larger one. Left undone: sets that
+ * are best at no price, between two that are. */
 #include "planner/remat/remat_internal.h"
 
 #include <string.h>
@@ -22,11 +21,11 @@ struct cutter {
     uint32_t *sequence;
     bool *is_there;
     struct ul_arena *arena;
-    bool **tried; /* sets that were offered by this order */
+    bool **tried; /* sets already offered for this order */
     uint32_t tried_count, tried_capacity;
 };
 
-/* Whether the set is another one than all that were offered: most prices have the same few. */
+/* Whether the set differs from all that were offered: most prices have the same few. */
 static bool set_is_new(struct cutter *c)
 {
     const size_t size = c->remat->graph->node_count * sizeof *c->set.is_kept;
@@ -38,12 +37,12 @@ static bool set_is_new(struct cutter *c)
     return true;
 }
 
-/* The walks that make room as it is needed, and drop last what the cut keeps. */
+/* Offers walks that make room as it is needed, and drop the cut's values last. */
 static void walks_offer(struct cutter *c)
 {
     static const struct ul_walk_mode modes[] = {
         {1.0, 1.0, 0.5, 0.90, 1.00}, {0.0, 0.0, 0.0, 1.00, 1.00}, {0.5, 1.0, 0.0, 0.80, 1.00}};
-    const double kept_weight = 12; /* a logarithm, as all of a score is */
+    const double kept_weight = 12; /* a logarithm, like all of a score */
     struct ul_walk *w = &c->walk;
     for (uint32_t v = 0; v < c->remat->graph->node_count; v++)
         w->weight[v] = c->set.is_kept[v] ? kept_weight : 0;
@@ -58,7 +57,7 @@ static void walks_offer(struct cutter *c)
     }
 }
 
-/* Offers what is best at a price; the bytes that it keeps. */
+/* Offers the best set at a price; returns the bytes that it keeps. */
 static uint64_t price_offer(struct cutter *c, double price)
 {
     struct ul_remat *remat = c->remat;
@@ -80,11 +79,11 @@ static uint64_t price_offer(struct cutter *c, double price)
     return kept_bytes;
 }
 
-/* What is best between two prices, at whose ends so much is kept. */
+/* Offers the best sets between two prices, at whose ends these bytes are kept. */
 static void prices_offer(struct cutter *c, double low, double high, uint64_t low_bytes,
                          uint64_t high_bytes)
 {
-    const double finest = 0.5; /* at most 7 of these calls lie within each other */
+    const double finest = 0.5; /* at most 7 of these calls are nested */
     double middle = (low + high) / 2;
     if (low_bytes == high_bytes || high - low <= finest || ul_remat_exhausted(c->remat))
         return;

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of a forward pass where bytes have a price: a smallest cut.
+/* Chooses the values of a forward pass that are kept where bytes have a price: a smallest cut.
  *
- * Problem: of what the backward pass needs of the forward pass, each value is kept, at its bytes'
- * price, or made again once, at its cost, and then what it is made of is needed too. Which set
- * takes least?
- * Method: two nodes of a network a value; what lies behind the cut holds.
+ * Problem: each value of the forward pass that the backward pass needs is either kept, at its
+ * bytes' price, or recomputed once, at its cost, which needs its operands too. Which set costs
+ * least? Method: each value has two nodes of a network; statements after the cut hold.
  *
- *      source --cost--> (v is made again) --price of its bytes--> (v is needed) --> sink, if the
+ *      source --cost--> (v runs again) ----price of its bytes--> (v is needed) --> sink, if the
  *                              ^                                                    backward pass
  *                              +--- (u is needed), u being read by v                reads v
  *
- * Edges without a word are endless, and so is the cost of what may not run again. What is alike,
- * like the layers of a network, would turn at one price; costs that rise or fall slightly along
- * the order have one turn after the other.
- * After the partitioner of PyTorch (He, Yu, "Transcending Runtime-Memory Tradeoffs in Checkpointing
- * by being Fusion Aware", MLSys 2023), which bars all costly work from running again but for what
- * a knapsack lets.
- * Left undone: bytes count where backward begins, and only those that are kept. */
+ * Edges without a label have infinite capacity, and so has the cost of a node that may not run
+ * again. Equal parts, such as the layers of a network, would all change at one price; with costs
+ * that rise or fall slightly along the order, they change one after the other. After the
+ * partitioner of PyTorch (He, Yu, "Transcending Runtime-Memory Tradeoffs in Checkpointing by being
+ * Fusion Aware", MLSys 2023), which keeps all costly work from running again except for what a
+ * knapsack allows. Left undone: bytes count only where backward begins, and only those that are
+ * kept. */
 #include "planner/remat/remat_internal.h"
 
 #include <math.h>
 
 #define NO_EDGE UINT32_MAX
 
-/* Where most bytes wait for a reader: where nobody says what is forward, backward begins there. */
+/* Where most bytes wait for a reader: backward is assumed to begin there if the forward pass is not
+ * given. */
 static uint32_t widest_position(const struct ul_cut_set *c, struct ul_arena *arena)
 {
     const struct ul_solve_graph *g = c->graph;
@@ -42,7 +42,7 @@ static uint32_t widest_position(const struct ul_cut_set *c, struct ul_arena *are
     return widest;
 }
 
-/* Whether something of the backward pass reads it at a position or behind. */
+/* Whether something of the backward pass reads it at a position or later. */
 static bool is_read_from(const struct ul_cut_set *c, uint32_t v, uint32_t position)
 {
     const struct ul_solve_graph *g = c->graph;
@@ -71,13 +71,13 @@ static bool may_repeat(const struct ul_cut_set *c, uint32_t v)
     return c->graph->run_once == NULL || !c->graph->run_once[v];
 }
 
-/* Whether it is there, or is made before the border, and takes bytes. */
+/* Whether it is live, or is made before the border, and takes bytes. */
 static bool is_inside(const struct ul_cut_set *c, uint32_t v)
 {
     return c->is_forward[v] && c->place[v] < c->border && c->graph->size_bytes[v] > 0;
 }
 
-/* Value v is made again behind the cut through 2 v, and needed behind that through 2 v + 1. */
+/* Node 2 v says after the cut that value v runs again, and node 2 v + 1 that it is needed. */
 static void network_make(struct ul_cut_set *c, struct ul_arena *arena)
 {
     const struct ul_solve_graph *g = c->graph;
@@ -121,7 +121,8 @@ void ul_cut_set_init(struct ul_cut_set *set, struct ul_arena *arena,
 
 uint64_t ul_cut_set_at(struct ul_cut_set *set, double price_exponent, double slope)
 {
-    const double scale = (double)((uint64_t)1 << 34); /* of capacities: so much is every cost */
+    /* of capacities: every cost adds up to this */
+    const double scale = (double)((uint64_t)1 << 34);
     const struct ul_solve_graph *g = set->graph;
     uint32_t n = g->node_count;
     uint64_t kept_bytes = 0;
@@ -132,7 +133,7 @@ uint64_t ul_cut_set_at(struct ul_cut_set *set, double price_exponent, double slo
         double bytes = (double)g->size_bytes[v] / set->bytes_sum * exp2(price_exponent);
         double tilt = 1 + slope * (double)set->place[v] / (double)set->border;
         double cost = set->cost_sum > 0 ? (double)g->cost[v] / set->cost_sum * tilt : 0;
-        /* One more, so that of sets that take as much the cut prefers fewer values. */
+        /* One more, so that among sets of equal cost the cut prefers fewer values. */
         set->flow.capacity[set->kept_edge[v]] = (uint64_t)(bytes * scale) + 1;
         set->flow.capacity[set->cost_edge[v]] =
             may_repeat(set, v) ? (uint64_t)(cost * scale) : UL_FLOW_ENDLESS;

@@ -2,21 +2,21 @@
 /* The cheapest schedule within a budget, over all orders and all recomputations.
  *
  * Problem: run every node at least once, repeat any node anywhere, never hold more than the
- * budget; the cost of the repeats is to be minimal.
- * Method: best first (A*) over states: what has run at least once, and what is resident.
- *  - A resident value is dropped only when the next run does not fit, and then a smallest set of
- *    values is; every schedule can be put so, since holding more is never worse.
- *  - What no first run to come descends from is dropped at once.
+ * budget; the cost of the repeats must be minimal.
+ * Method: best first (A*) over states: the nodes that have run, and the values that are resident.
+ *  - Resident values are dropped only when the next run does not fit, and then a smallest set of
+ *    them; every schedule can be written so, since holding more is never worse.
+ *  - A value from which no remaining first run descends is dropped at once.
  *  - Among states that have run the same, one that holds more at no more cost dominates.
- *  - A first run that fits and leaves nothing behind is made at once, alone. So is one that
- *    frees at least what it makes, when dropping an input of it before (the one reason to make
- *    it later) would cost more than the cutoff allows.
+ *  - A first run that fits and leaves nothing behind is the only successor of its state. So is one
+ *    that frees at least as much as it makes, if dropping one of its inputs before (the only reason
+ *    to run it later) would cost more than the cutoff allows.
  *  - A run whose output may take over an input's bytes is tried with all other bytes free, and with
- *    that input dropped at it.
- *  - remat_exact_bound.c says what a state must still pay; what reaches the cost of the schedule
- *    known already is left out.
- * The search ends with the cheapest schedule, or the proof that none is cheaper than the one
- * known (or none at all), or out of states, with the least that remains open as a bound.
+ *    that input dropped by the run.
+ *  - remat_exact_bound.c bounds the cost that a state must still pay; states that reach the cost of
+ *    the known schedule are left out.
+ * The search ends with the cheapest schedule, or with the proof that none is cheaper than the known
+ * one (or that none exists), or without states left, with the least open cost as a bound.
  * Left undone: more than 1024 nodes: such graphs are answered UNKNOWN. */
 #include "planner/remat/remat_exact.h"
 #include "planner/remat/remat.h"
@@ -101,13 +101,13 @@ static bool is_last_use(const struct search *s, struct exact_draft *d, uint32_t 
     return last;
 }
 
-/* What a run needs beside what is resident, without dropping anything that is of use. */
+/* What a run needs in addition to resident values, without dropping anything useful. */
 static uint64_t step_bytes(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
     return s->problem->step[bit] - (is_last_use(s, d, bit) ? s->problem->taken[bit] : 0);
 }
 
-/* Whether the first run of `bit`, ready and with room, may be made at once and alone. */
+/* Whether the first run of `bit`, which is ready and has room, may be made at once and alone. */
 static bool is_forced(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
@@ -145,7 +145,7 @@ static bool draft_bound(struct search *s, struct exact_draft *d)
     return d->bound < s->states->limit;
 }
 
-/* Drops what no schedule below the cutoff has a use for. */
+/* Drops what no schedule below the cutoff can use. */
 static void draft_clear(struct search *s, struct exact_draft *d)
 {
     const struct exact_problem *p = s->problem;
@@ -157,7 +157,7 @@ static void draft_clear(struct search *s, struct exact_draft *d)
     }
 }
 
-/* Makes what is forced after a run, and keeps the state if it is below the cutoff. */
+/* Makes forced runs after a run, and keeps the state if it is below the cutoff. */
 static void draft_finalize(struct search *s, struct exact_draft *d)
 {
     const struct exact_problem *p = s->problem;
@@ -178,8 +178,8 @@ static void draft_finalize(struct search *s, struct exact_draft *d)
         exact_search_keep(s->states, d);
 }
 
-/* Whether the values dropped yet and one of `size` bytes more free `wanted` bytes, and would
- * without one of them: such sets are not smallest. */
+/* Whether the values dropped so far and one of `size` bytes free `wanted` bytes, and would without
+ * one of them: such sets are not smallest. */
 static bool is_wasteful(const struct search *s, uint32_t count, uint64_t size, uint64_t wanted)
 {
     for (uint32_t i = 0; i < count && size >= wanted; i++) {
@@ -189,8 +189,8 @@ static bool is_wasteful(const struct search *s, uint32_t count, uint64_t size, u
     return false;
 }
 
-/* Whether `wanted` bytes of the droppable values from `from` on can go below the cutoff; the
- * base's bound was made just before. */
+/* Whether `wanted` bytes of the droppable values from `from` on can go below the cutoff; the base's
+ * bound was made just before. */
 static bool room_is_payable(const struct search *s, uint32_t from, uint64_t wanted)
 {
     struct exact_sets sets = {s->base.done, s->base.resident};
@@ -230,7 +230,7 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
     }
 }
 
-/* Runs `bit`, which needs that many bytes, with whatever dropped makes room. */
+/* Runs `bit`, which needs that many bytes, dropping whatever makes room. */
 static void run_within(struct search *s, uint32_t bit, uint64_t need)
 {
     const struct exact_problem *p = s->problem;
@@ -313,7 +313,7 @@ static void *search_begin(struct exact_search *states)
     return s;
 }
 
-/* What every schedule's repeats cost. */
+/* The cost of the repeats of every schedule. */
 static uint64_t root_bound(struct ul_remat_exact *job, const struct exact_problem *problem,
                            uint64_t limit)
 {

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the exact search for recomputation share: the problem as bit sets, and the
- * a lower bound of what a state must still pay.
+/* Shared by the files of the exact search for recomputation: the problem as bit sets, and a lower
+ * bound of what a state must still pay.
  *
  * Invariants: values are bits, numbered by the cost of a repeat per byte, the cheapest first, so
  * that a walk over the bits of a set meets them as a greedy knapsack would. A set is `words` words.
- * Costs count repeats alone: the first run of every node is paid by every schedule.
- * Ownership: everything lies in the arena that made the problem. */
+ * Costs count only repeats: every schedule pays for the first run of every node. Ownership:
+ * everything lives in the arena that made the problem. */
 #ifndef UL_REMAT_EXACT_H
 #define UL_REMAT_EXACT_H
 
 #include "planner/remat/remat.h"
 
-/* More than any sum of costs: what is not possible at all. */
+/* More than any sum of costs: it means impossible. */
 #define EXACT_NEVER ((uint64_t)1 << 62)
 
 struct exact_problem {
     uint32_t count, words;
-    uint32_t *node;     /* per bit: the graph's node */
-    uint64_t *size;     /* bytes, per bit */
+    uint32_t *node;     /* by bit: the graph's node */
+    uint64_t *size;     /* bytes, by bit */
     uint64_t *repeat;   /* cost of one more run; EXACT_NEVER where it may not be repeated */
-    uint64_t *step;     /* bytes that a run needs beside its inputs */
-    uint32_t *take;     /* per bit: the input whose bytes a run takes over if it dies there */
+    uint64_t *step;     /* bytes that a run needs besides its inputs */
+    uint32_t *take;     /* by bit: the input whose bytes a run takes over if it dies there */
     uint64_t *taken;    /* that many; 0: none */
     uint64_t *room;     /* bytes that a run leaves to others */
     uint64_t capacity;  /* bytes for the live sum */
@@ -30,7 +30,7 @@ struct exact_problem {
     uint32_t *ranked;   /* bits in an order of the graph */
     uint32_t *tight;    /* bits whose run may not leave room for all that is needed later */
     uint32_t tight_count;
-    uint64_t *inputs, *users; /* sets, `words` per bit */
+    uint64_t *inputs, *users; /* sets, `words` for each bit */
     uint64_t *before, *after; /* all ancestors, all descendants */
     uint64_t *beyond;         /* no inputs of the run, but read by one of its descendants */
 };
@@ -89,7 +89,7 @@ static inline uint32_t word_lowest(uint64_t word)
 #endif
 }
 
-/* remat_exact_problem.c: false where the engine does not serve (too many nodes). */
+/* remat_exact_problem.c: false where the engine cannot be used (too many nodes). */
 bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *graph,
                         uint64_t budget_bytes, struct exact_problem *problem);
 
@@ -98,16 +98,16 @@ bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *gra
 struct exact_bound;
 struct exact_bound *exact_bound_new(struct ul_arena *arena, const struct exact_problem *problem);
 /* A lower bound on the cost of the repeats after a state. The caller knows it to be at least
- * `floor`, and cares for no more than `limit`: exact only in between. Adds to *work. */
+ * `floor`, and cares for no more than `limit`: it is exact only in between. Adds to *work. */
 uint64_t exact_bound_get(struct exact_bound *bound, struct exact_sets state, uint64_t floor,
                          uint64_t limit, uint64_t *work);
-/* For the state of the last call: what repeats cost at least if `step` is next and `wanted` more
- * bytes of the droppable, resident values go for it. */
+/* For the state of the last call: the least cost of repeats if `step` is next and `wanted` more
+ * bytes of the droppable, resident values are dropped for it. */
 uint64_t exact_bound_room(struct exact_bound *bound, struct exact_sets state, uint32_t step,
                           const uint32_t *droppable, uint32_t count, uint64_t wanted);
-/* What has run and may be of use to a schedule whose repeats after the state cost less than
- * `limit`: to be kept where it is resident, to be repeated where it is not. A value that no first
- * run to come reads is of use only by way of repeats of its users. */
+/* Values that have run and may be useful to a schedule whose repeats after the state cost less than
+ * `limit`: to be kept if resident, to be repeated if not. A value that no first run to come reads
+ * is useful only by repeats of its users. */
 void exact_bound_useful(struct exact_bound *bound, struct exact_sets state, uint64_t limit,
                         uint64_t *useful);
 
@@ -138,7 +138,7 @@ struct exact_group {
 struct exact_store {
     struct ul_arena *arena;
     uint32_t words;
-    uint64_t *resident; /* per state */
+    uint64_t *resident; /* by state */
     struct exact_state *states;
     uint32_t state_count, state_limit;
     struct exact_open *open; /* a heap */
@@ -147,12 +147,12 @@ struct exact_store {
     uint32_t group_count, group_capacity;
     uint32_t *table; /* open addressing: group + 1 */
     uint32_t table_size;
-    uint64_t looked; /* entries gone through */
+    uint64_t looked; /* entries looked at */
 };
 
 void exact_store_init(struct exact_store *store, struct ul_arena *arena, uint32_t words,
                       uint32_t state_limit);
-/* Adds a state, of which the caller sets the rest; UL_PLAN_NONE if another one beats it. */
+/* Adds a state, whose other fields the caller sets; UL_PLAN_NONE if another one beats it. */
 uint32_t exact_store_add(struct exact_store *store, const uint64_t *done, uint32_t done_count,
                          const uint64_t *resident, uint64_t cost);
 /* Opens a state by its bound. */
@@ -170,11 +170,11 @@ struct exact_search {
     struct exact_store store;
     uint16_t *runs;
     uint32_t run_count, run_capacity;
-    uint64_t limit; /* schedules whose repeats cost as much are not wanted */
+    uint64_t limit; /* schedules whose repeats cost as much do not count */
     uint32_t best;  /* the state of the cheapest schedule found */
 };
 
-/* A state in the making: what its sets are for, the engine knows. */
+/* A state in the making; the engine knows the meaning of its sets. */
 struct exact_draft {
     uint64_t *done, *resident;
     uint64_t live_bytes, cost, bound;
@@ -185,19 +185,19 @@ struct exact_draft {
 };
 
 struct exact_engine {
-    /* The engine's own state, with the first states kept in the store. */
+    /* Makes the engine's own state, and keeps the first states in the store. */
     void *(*begin)(struct exact_search *search);
     void (*expand)(void *engine, uint32_t state);
     const char *name;
-    bool is_backwards; /* a state's runs come before those of the one that it was reached from */
+    bool is_backwards; /* a state's runs come before those of the state from which it was reached */
 };
 
 void exact_draft_init(const struct exact_search *search, struct exact_draft *draft);
-/* Out of states, work or time. */
+/* Whether states, work or time have run out. */
 bool exact_search_is_over(struct exact_search *search);
-/* Takes over the state, unless another one beats it. */
+/* Keeps the state, unless another one beats it. */
 void exact_search_keep(struct exact_search *search, const struct exact_draft *draft);
-/* The whole search: sets the job's outcome, bound and sequence. */
+/* The complete search: sets the job's outcome, bound and sequence. */
 void exact_search_run(struct ul_remat_exact *job, const struct exact_problem *problem,
                       uint64_t limit, const struct exact_engine *engine);
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lower bound of what the repeats after a state must cost.
+/* A lower bound of the cost of the repeats after a state.
  *
- * Problem: a state is what has run and what is resident; what must be paid at least?
- * Method: a value that has run, is gone and is read by a first run to come must run again, and so
- * must what is gone of its inputs, and so on: each at least once. Beyond that, at the first run of
- * each step to come, what later steps read and what surely has run by then is resident, or is run
+ * Problem: a state is what has run and what is resident; what must be paid at least? Method: a
+ * value that has run, is gone and is read by a first run to come must run again, and so must those
+ * of its inputs that are gone, and so on: each at least once. Beyond that, at the first run of each
+ * step to come, values that later steps read and that have surely run by then are resident, or run
  * again after that step:
  *
  *      now ----- repeats for the step ----- step ----- later steps read w
  *                                           w resident here, or repeated here
  *
  * A repeat of w that is counted already, because w is gone now, can be the one after the step
- * unless the step itself needs w before. What else exceeds the room that the step leaves is a
- * covering knapsack, solved exactly within a number of nodes, and fractionally beyond.
- * Left undone: several steps at once (their knapsacks share repeats); what the repeats
- * themselves need while they run. */
+ * unless the step itself needs w before. The rest that exceeds the room that the step leaves is a
+ * covering knapsack, solved exactly within a number of nodes, and fractionally beyond. Left undone:
+ * several steps at once (their knapsacks share repeats); the needs of the repeats themselves while
+ * they run. */
 #include "planner/remat/remat_exact.h"
 
 #include <string.h>
@@ -28,14 +28,14 @@ struct cover_item {
 
 struct exact_bound {
     const struct exact_problem *problem;
-    uint64_t *needed;  /* per bit that is not resident: what must be repeated before it can run */
+    uint64_t *needed;  /* by bit that is not resident: what must be repeated before it can run */
     uint64_t *repeats; /* union over the first runs to come */
     uint64_t repeats_cost;
     struct cover_item *cover;
     uint32_t cover_count;
     uint64_t best, enough;
     uint64_t nodes;
-    uint64_t *reach; /* per bit that has run: cost of more repeats until a first run reads one */
+    uint64_t *reach; /* by bit that has run: cost of more repeats until a first run reads one */
     struct {
         uint32_t bit;
         uint64_t value;
@@ -93,7 +93,7 @@ static uint64_t repeats_find(struct exact_bound *b, struct exact_sets state)
     return cost;
 }
 
-/* Rounds part of a cost up to what whole repeats can cost; errs downward alone. */
+/* Rounds part of a cost up to what complete repeats can cost; errs only downward. */
 static uint64_t part_of(const struct exact_problem *p, uint64_t cost, uint64_t wanted,
                         uint64_t size, uint64_t sum)
 {
@@ -119,7 +119,7 @@ static uint64_t cover_fraction(const struct exact_bound *b, uint32_t from, uint6
     return EXACT_NEVER;
 }
 
-/* Per item: the earlier ones that are no smaller and no dearer. */
+/* For each item the earlier ones that are no smaller and no more expensive. */
 static void cover_rank(struct exact_bound *b)
 {
     for (uint32_t i = 0; i < b->cover_count; i++) {
@@ -132,8 +132,8 @@ static void cover_rank(struct exact_bound *b)
     }
 }
 
-/* The knapsack from item `from` on, depth first; b->best is the cheapest yet. Ends once that is
- * at most b->enough. What was left out rules out what it would have been better than. */
+/* The knapsack from item `from` on, depth first; b->best is the cheapest yet. Ends once that is at
+ * most b->enough. An item that was left out rules out those that it beats. */
 static void cover_search(struct exact_bound *b, uint32_t from, uint64_t wanted, uint64_t cost,
                          uint64_t left_out)
 {
@@ -151,7 +151,8 @@ static void cover_search(struct exact_bound *b, uint32_t from, uint64_t wanted, 
     }
 }
 
-/* Lists what may be wanted at the first run of `bit`; returns by how much it exceeds the room. */
+/* Lists values that may be wanted at the first run of `bit`; returns by how much they exceed the
+ * room. */
 static uint64_t cover_make(struct exact_bound *b, struct exact_sets state, uint32_t bit)
 {
     const struct exact_problem *p = b->problem;
@@ -186,7 +187,7 @@ static void row_note(struct exact_bound *b, uint32_t bit, uint64_t value)
     b->rows[at].value = value;
 }
 
-/* The best of the promising rows, solved exactly; at most `enough` says nothing new. */
+/* The best of the promising rows, solved exactly; a result of at most `enough` adds nothing. */
 static uint64_t rows_solve(struct exact_bound *b, struct exact_sets state, uint64_t enough,
                            uint64_t limit, uint64_t *work)
 {
@@ -231,7 +232,7 @@ uint64_t exact_bound_get(struct exact_bound *bound, struct exact_sets state, uin
     return cost + rows_solve(bound, state, enough, limit - cost, work);
 }
 
-/* What it costs at least, beyond the repeats that are needed anyway, to make use of `bit`. */
+/* The least cost, beyond the repeats that are needed anyway, of making use of `bit`. */
 static uint64_t reach_of(const struct exact_bound *b, struct exact_sets state, uint32_t bit)
 {
     const struct exact_problem *p = b->problem;

@@ -21,16 +21,6 @@ static int rank_compare(const void *a, const void *b)
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
-static uint64_t divisor_of(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Numbers the values; `bit_of` is the inverse of problem->node. */
 static void bits_number(struct exact_problem *p, struct ul_arena *arena,
                         const struct ul_solve_graph *g, uint32_t *bit_of)
@@ -53,14 +43,14 @@ static void bits_number(struct exact_problem *p, struct ul_arena *arena,
         p->step[bit] = g->size_bytes[v] + (g->working_bytes != NULL ? g->working_bytes[v] : 0);
         if (once)
             continue;
-        p->cost_unit = divisor_of(p->cost_unit, g->cost[v]);
+        p->cost_unit = ul_size_gcd(p->cost_unit, g->cost[v]);
         p->cost_sum += g->cost[v];
     }
     if (p->cost_unit == 0)
         p->cost_unit = 1;
 }
 
-/* What each run may take over. */
+/* Finds what each run may take over. */
 static void takes_find(struct exact_problem *p, const struct ul_solve_graph *g,
                        const uint32_t *bit_of)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the exact searches from the start and from the end share: states that are opened, the least
- * bound first, until the cheapest schedule is found, or none is below the limit. */
+/* Shared by the exact searches from the start and from the end: states are opened by their least
+ * bound, until the cheapest schedule is found, or none is below the limit. */
 #include "planner/remat/remat_exact.h"
 
 void exact_draft_init(const struct exact_search *search, struct exact_draft *draft)
@@ -42,8 +42,8 @@ void exact_search_keep(struct exact_search *search, const struct exact_draft *dr
     }
 }
 
-/* The runs that lead to the best state, as nodes of the graph; from the end they come last first.
- */
+/* Writes the runs that lead to the best state, as nodes of the graph; from the end they come last
+ * first. */
 static void sequence_write(struct exact_search *search, bool is_backwards)
 {
     struct ul_remat_exact *job = search->job;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states that the exact search has met.
+/* Stores the states that the exact search has met.
  *
- * Problem: of states that have run the same, only those are wanted that no other beats by holding
- * more at no more cost; and the search wants the most promising one next.
- * Method: a hash table from what has run to a group; a group is a list of blocks of resident sets
- * with their costs, gone through from the newest on, for as long as is worth it (a state that is
- * beaten by an old one only costs time). A binary heap holds the open ones. */
+ * Problem: among states that have run the same nodes, only those matter that no other beats by
+ * holding more at no more cost; and the search wants the most promising one next. Method: a hash
+ * table leads from the nodes that have run to a group, a list of blocks of resident sets with their
+ * costs. It is searched from the newest on as long as that pays off (a state that an old one beats
+ * only costs time). A binary heap holds the open states. */
 #include "planner/model/problem.h"
 #include "planner/remat/remat_exact.h"
 
@@ -130,7 +130,7 @@ static uint32_t group_get(struct exact_store *store, const uint64_t *done, uint3
     }
 }
 
-/* Takes entry `i` of a block out; the newest entry of the group fills its place. */
+/* Removes entry `i` of a block; the newest entry of the group fills its place. */
 static void entry_remove(struct exact_store *store, struct exact_group *group, struct block *block,
                          uint32_t i)
 {
@@ -146,7 +146,7 @@ static void entry_remove(struct exact_store *store, struct exact_group *group, s
         group->blocks = newest->older;
 }
 
-/* Whether a known state of the group is as good; takes those out that this one beats. */
+/* Whether a known state of the group is as good; removes those that this one beats. */
 static bool is_beaten(struct exact_store *store, struct exact_group *group,
                       const uint64_t *resident, uint64_t cost)
 {

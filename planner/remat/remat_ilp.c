@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recomputation under a budget as an integer program, in a reduced form.
  *
- * Problem: the first runs keep the order they have; which values are kept, and which nodes are run
- * again before which first run, so that the live sum stays within the budget at minimum cost?
- * Method: stage t runs the t-th node for the first time, and before it, in the same order, what is
- * run again:
+ * Problem: the first runs keep their order; which values are kept, and which nodes run again before
+ * which first run, so that the live sum stays within the budget at minimum cost? Method: stage t
+ * runs the t-th node for the first time, and before it, in the same order, the nodes that run
+ * again:
  *   rerun[t][i]   node i runs (again) in stage t
- *   keep[t][i]    its value is still there when stage t begins
+ *   keep[t][i]    its value is still live when stage t begins
  *   held[t][i][k] its value is live while node k runs in stage t, i < k: the maximum of
  *                 keep[t + 1][i] and of rerun[t][j] over the readers j of i from k on
- * keep and rerun are 0 or 1, held follows from them and is continuous; since a reader needs its
- * input, `held` says nothing about whether i is there, and no product of variables is needed.
- * This is Jain et al., "Checkmate" (MLSys 2020), with held in place of FREE, which falls to one
- * variable per reader, and less the stages in which there is nothing to choose:
- *   - until the first stage that reads what the stage before it neither made nor read (the gap
+ * keep and rerun are 0 or 1; held follows from them and is continuous. Since a reader needs its
+ * input, `held` does not say whether i is there, and no product of variables is needed. This is
+ * Jain et al., "Checkmate" (MLSys 2020), with held in place of FREE, which has one variable for
+ * each reader, and without the stages in which there is nothing to choose:
+ *   - until the first stage that reads what the stage before neither made nor read (the gap
  *     that divides forward from backward), nothing runs again, and one bit says whether a value is
  *     kept across all those stages;
- *   - between first runs that follow each other, a value that both touch is kept;
+ *   - between consecutive first runs, a value that both touch is kept;
  *   - a node runs again only where a later first run still needs it, directly or through others.
- * An incumbent becomes a row that asks for less than it costs; with it, the reduced costs of the
+ * An incumbent becomes a row that asks for less than its cost; with it, the reduced costs of the
  * relaxation fix most variables, and the program is made again without them. Models too large for
- * this are cut down to the neighbourhood of sequences that are known.
- * Left undone: other orders of first runs; running a node twice in one stage; running it in
- * another place among a stage's nodes. What is proven holds without these. */
+ * this are cut down to the neighbourhood of known sequences. Left undone: other orders of first
+ * runs; running a node twice in one stage; running it in another place among a stage's nodes.
+ * Proofs hold without these. */
 #include "planner/model/problem.h"
 #include "planner/order/ilp.h"
 #include "planner/remat/remat_stages.h"
@@ -30,7 +30,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A variable, or a constant: presolve by hand turns most into the latter. */
+/* A variable, or a constant: presolve by hand turns most into constants. */
 static const uint32_t ZERO = UINT32_MAX - 1, ONE = UINT32_MAX;
 
 enum domain { FREE, ALWAYS, NEVER };
@@ -42,10 +42,10 @@ struct form {
     struct ul_ilp *ilp;
     uint32_t n;
     const uint32_t *order;   /* from here on, nodes are named by their positions in it */
-    struct ul_stages stages; /* the graph by these */
-    uint32_t *need;          /* per node: the last stage that may need its value */
-    /* Per stage and node; keep has one stage more, and one bit for a node's stages after touch
-     * up to the gap, that of the gap. */
+    struct ul_stages stages; /* the graph by these positions */
+    uint32_t *need;          /* by node: the last stage that may need its value */
+    /* By stage and node; keep has one stage more, and for a node's stages after touch up to the gap
+     * one bit, that of the gap. */
     uint8_t *rerun_domain, *keep_domain;
     uint32_t *rerun, *keep;
     uint64_t budget_bytes;
@@ -58,7 +58,7 @@ static uint64_t cell(const struct form *f, uint32_t stage, uint32_t i)
     return (uint64_t)stage * f->n + i;
 }
 
-/* Where the bit of keep lies. */
+/* The index of the bit of keep. */
 static uint64_t keep_cell(const struct form *f, uint32_t stage, uint32_t i)
 {
     return cell(f, stage > f->stages.touch[i] && stage < f->stages.gap ? f->stages.gap : stage, i);
@@ -107,7 +107,7 @@ static void needs_find(struct form *f)
     }
 }
 
-/* Marks what known sequences run again, their readers and inputs, and the stages around. */
+/* Marks nodes that known sequences run again, their readers and inputs, and the stages around. */
 static void hint_mark(const struct form *f, const struct ul_remat_hint *hint, uint8_t *marks)
 {
     uint8_t *made = ul_arena_alloc(f->arena, f->n);
@@ -194,7 +194,7 @@ static bool rerun_useful(const struct form *f, uint32_t t, uint32_t i)
     return false;
 }
 
-/* What runs needs its inputs, and where they can come from one place only they must. */
+/* A node that runs needs its inputs; where an input can come from only one place, it must. */
 static bool rerun_propagate(struct form *f, uint32_t t, uint32_t i)
 {
     bool changed = false;
@@ -302,7 +302,7 @@ static void at_most_either(struct form *f, uint32_t a, uint32_t b, uint32_t c)
     row_add(&row, c, -1);
 }
 
-/* What is kept was there; what runs has its inputs. */
+/* A kept value existed before; a node that runs has its inputs. */
 static void presence_rows(struct form *f)
 {
     for (uint32_t t = 0; t < f->n; t++) {
@@ -362,7 +362,7 @@ static void memory_row(struct form *f, uint32_t t, uint32_t k, const uint32_t *h
         if (i == k)
             continue;
         double bytes = (double)bytes_of(f, i);
-        double shared = 0; /* while k runs, held less after is 1 where i ends here */
+        double shared = 0; /* while k runs, held minus after is 1 where i ends here */
         if (i == taken)
             shared = bytes_of(f, i) < bytes_of(f, k) ? bytes : (double)bytes_of(f, k);
         row_add(&row, i < k ? held[i] : *keep_at(f, t, i), (bytes - shared) / budget);
@@ -371,7 +371,7 @@ static void memory_row(struct form *f, uint32_t t, uint32_t k, const uint32_t *h
     }
 }
 
-/* The stage backwards: a node's inputs are held while it runs, if it runs. */
+/* Goes through the stage backwards: a node's inputs are held while it runs, if it runs. */
 static void stage_memory_rows(struct form *f, uint32_t t)
 {
     uint32_t *held = UL_NEW_ARRAY(f->arena, uint32_t, f->n);
@@ -390,7 +390,7 @@ static void stage_memory_rows(struct form *f, uint32_t t)
     }
 }
 
-/* Nothing runs again that nobody reads: not needed, but it tightens the relaxation. */
+/* Nothing runs again that nothing reads: this is not needed, but tightens the relaxation. */
 static void purpose_rows(struct form *f)
 {
     for (uint32_t t = f->stages.gap; t < f->n; t++) {
@@ -417,7 +417,7 @@ static uint64_t base_cost_of(const struct form *f)
     return base;
 }
 
-/* The dearest that is of interest, in units above the base; false if there is no cutoff. */
+/* The most expensive cost of interest, in units above the base; false if there is no cutoff. */
 static bool cutoff_units(const struct form *f, double *units)
 {
     uint64_t base = base_cost_of(f);
@@ -452,7 +452,7 @@ static double certain_cost(const struct form *f)
     return sum;
 }
 
-/* Drops the copies that nobody reads. */
+/* Removes copies that nothing reads. */
 static uint32_t sequence_strip(const struct form *f, uint32_t *sequence, uint32_t count)
 {
     uint32_t *copy = UL_NEW_ARRAY(f->arena, uint32_t, f->n); /* position + 1 */
@@ -472,7 +472,7 @@ static uint32_t sequence_strip(const struct form *f, uint32_t *sequence, uint32_
     return left;
 }
 
-/* The nodes of the solution in their order, if they keep what the task asks for. */
+/* The nodes of the solution in order, if they satisfy the task. */
 static void solution_read(struct form *f, const double *values)
 {
     struct ul_remat_ilp *task = f->task;
@@ -537,8 +537,8 @@ static void program_make(struct form *f)
     cost_row(f);
 }
 
-/* A variable that the relaxation holds at 0 or 1, and whose other value costs more than is of
- * interest, stays there. */
+/* A variable that the relaxation sets to 0 or 1, and whose other value would cost more than is of
+ * interest, is fixed. */
 static uint32_t domain_fix(const struct ul_ilp_result *relaxed, double max, uint32_t code,
                            uint8_t *domain)
 {
@@ -565,7 +565,7 @@ static uint32_t domains_fix(struct form *f, const struct ul_ilp_result *relaxed,
     return fixed;
 }
 
-/* Relaxes and fixes while that pays; false if the program is out of reach. */
+/* Relaxes and fixes while that pays off; false if the program is too large. */
 static bool program_reduce(struct form *f, enum ul_ilp_outcome *outcome)
 {
     struct ul_remat_ilp *task = f->task;
@@ -580,7 +580,7 @@ static bool program_reduce(struct form *f, enum ul_ilp_outcome *outcome)
         if (*outcome != UL_ILP_OPTIMAL)
             return false;
         task->bound_units = relaxed.bound + certain_cost(f);
-        /* A margin for what is rounded in the relaxation. */
+        /* A margin for rounding in the relaxation. */
         double margin = 1e-6 * (1 + fabs(task->bound_units));
         if (!cut || domains_fix(f, &relaxed, max - task->bound_units + margin) == 0)
             return true;

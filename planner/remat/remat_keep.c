@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recomputation by what is to be kept: no search, for comparison.
+/* Recomputation with given values kept: no search, for comparison.
  *
- * Problem: of a forward pass some values are to be kept, as a checkpoint on every block keeps them,
- * and all others made again when the backward pass comes to them, whatever that takes.
- * Method: behind the last forward value that the backward pass reads, what is not kept is made
- * again when it is read (remat_again.c). What lies behind the last kept value stays where it is: it
- * is read at once.
- * What may not run again is kept too. */
+ * Problem: given values of a forward pass are kept, as a checkpoint on every block keeps them, and
+ * all others are recomputed when the backward pass needs them, whatever that takes. Method: after
+ * the last forward value that the backward pass reads, values that are not kept are recomputed when
+ * they are read (remat_again.c). Values after the last kept one stay: they are read at once. Values
+ * that may not be recomputed are kept too. */
 #include "planner/remat/remat_internal.h"
 
-/* The place behind the last node that is kept, but at most behind the last one that something of
- * the backward pass reads. */
+/* The place after the last node that is kept, but at most after the last one that something of the
+ * backward pass reads. */
 static uint32_t find_border(const struct ul_remat *remat, const uint32_t *order)
 {
     const struct ul_solve_graph *g = remat->graph;

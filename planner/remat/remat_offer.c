@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every method of recomputation does with what it found, and when it stops. */
+/* What every method of recomputation does with its result, and when it stops. */
 #include "planner/remat/remat_internal.h"
 
 #include <string.h>
@@ -23,6 +23,6 @@ void ul_remat_offer(struct ul_remat *remat, uint32_t *sequence, uint32_t count, 
     remat->cost = cost;
     remat->count = count;
     remat->found_how = method;
-    remat->proven_within = NULL; /* that was of a dearer one */
+    remat->proven_within = NULL; /* that was for a more expensive one */
     memcpy(remat->sequence, sequence, count * sizeof *sequence);
 }

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes needless repeats out of a sequence.
+/* Removes needless repeats from a sequence.
  *
- * Problem: a walk drops values before it knows how much room there will be, and repeats what
- * could have been kept.
- * Method: a repeat of v can go if the copy before it can be kept from its last read until now:
+ * Problem: a walk drops values before it knows how much room there will be, and repeats values that
+ * could have been kept. Method: a repeat of v can be removed if the copy before it can be kept from
+ * its last read until now:
  *
  *     v made    last read          v again          last read
  *     [---------]                  [----------------]
  *     [---------xxxxxxxxxxxxxxxxxxx-----------------]
  *
- * that is, if there is room for its bytes all through x. The dearest repeats are tried first; what
- * nobody reads then goes as well; until nothing changes.
- * Left undone: the room that the inputs of a repeat leave when it goes counts in the next round
- * alone. */
+ * that is, if there is room for its bytes all through x. The most expensive repeats are tried
+ * first; copies that nothing reads then are removed too; until nothing changes. Left undone: the
+ * room that the inputs of a removed repeat leave counts only in the next round. */
 #include "planner/remat/remat_internal.h"
 
 #include <stdlib.h>
@@ -27,9 +26,9 @@ struct pruner {
     int64_t budget_bytes;
     uint32_t *sequence;
     uint32_t count;
-    uint32_t *made;   /* per node: position + 1 of the newest copy */
-    uint32_t *last;   /* per position: last read of the copy made there */
-    uint32_t *onward; /* per position: where its copy is kept on from, if the run was taken out */
+    uint32_t *made;   /* by node: position + 1 of the newest copy */
+    uint32_t *last;   /* by position: last read of the copy made there */
+    uint32_t *onward; /* by position: from where its copy is kept on, if the run was removed */
     uint8_t *gone;
     int64_t *live;
     struct repeat *repeats;
@@ -95,7 +94,7 @@ static int repeat_compare(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* The run that made the copy which position `at` stands for, now that some are gone. */
+/* The run that made the copy for position `at`, now that some are removed. */
 static uint32_t holder(struct pruner *p, uint32_t at)
 {
     while (p->gone[at])
@@ -104,7 +103,7 @@ static uint32_t holder(struct pruner *p, uint32_t at)
 }
 
 /* A copy that was taken over in place at its last read shares no bytes there once it lives on, so
- * that the check includes that position. */
+ * the check includes that position. */
 static bool repeats_drop(struct pruner *p)
 {
     bool changed = false;
@@ -122,7 +121,7 @@ static bool repeats_drop(struct pruner *p)
         changed = true;
         p->gone[r->at] = 1;
         p->onward[r->at] = from;
-        if (p->last[r->at] == r->at) /* nobody reads it */
+        if (p->last[r->at] == r->at) /* nothing reads it */
             continue;
         ul_live_tree_add(&p->live_tree, begin, r->at, bytes);
         p->last[from] = p->last[r->at];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which method of recomputation runs: the one that is named, or one after the other.
+/* Runs the method of recomputation that is named, or all in turn.
  *
  * Problem: exact methods settle small problems and take too long for large ones, and no search is
- * the best of all. Method: the turns of the rows, one after the other; each method starts from the
- * best so far, and a proof ends it. A method that is named runs alone: where it does not apply or
- * finds nothing, why_not says so, and nothing takes its place. */
+ * always the best. Method: the rows run in their turns; each method starts from the best so far,
+ * and a proof ends it. A method that is named runs alone: where it does not apply or finds nothing,
+ * why_not says so, and nothing replaces it. */
 #include "planner/model/method.h"
 #include "planner/remat/remat.h"
 
@@ -13,7 +13,8 @@
 /* ---- How much each may do ---- */
 
 #define POWER(exponent) ((uint64_t)1 << (exponent))
-/* Of the searches from the start, from the start again, and from the end; and how many states. */
+/* Work of the searches from the start, from the start again, and from the end; and numbers of
+ * states. */
 #define EXACT(work, more_work, states, backward, states_backward)                                  \
     .exact_work = POWER(work), .exact_more_work = POWER(more_work), .exact_states = POWER(states), \
     .backward_work = POWER(backward), .backward_states = POWER(states_backward)
@@ -71,7 +72,7 @@ const char *ul_remat_found_by(struct ul_arena *arena, const struct ul_remat *rem
                            remat->found_how);
 }
 
-/* One method, which gets its name on what it finds. */
+/* Runs one method; its name is noted for what it finds. */
 static bool row_run(struct ul_remat *remat, uint32_t row, const struct ul_remat_orders *orders,
                     enum ul_method_turn turn)
 {
@@ -114,7 +115,7 @@ void ul_remat_run(struct ul_remat *remat, const struct ul_remat_orders *orders)
     UL_ASSERT(remat->cost == UINT64_MAX || remat->count >= remat->graph->node_count);
 }
 
-/* Goes on from what `from` holds. */
+/* Continues from the result in `from`. */
 static void remat_continue(struct ul_remat *remat, const struct ul_remat *from)
 {
     UL_ASSERT(from->cost != UINT64_MAX && from->count <= remat->capacity);
@@ -126,21 +127,21 @@ static void remat_continue(struct ul_remat *remat, const struct ul_remat *from)
     remat->proven_within = NULL;
 }
 
-/* Of a program that trains: searches that go on from what is known of forward and backward
- * passes, beside those that go on from nothing. */
+/* For a program that trains: searches that continue from what is known of forward and backward
+ * passes, in addition to those that start from nothing. */
 static void rung_train(struct ul_remat *searched, struct ul_remat *cheaper,
                        const struct ul_remat_orders *orders)
 {
     uint64_t work = cheaper->effort.work;
     ul_remat_run_turn(cheaper, orders, UL_TURN_START);
-    cheaper->effort.work = work; /* what searches may do is theirs */
+    cheaper->effort.work = work; /* the searches' work does not count here */
     if (cheaper->cost != ul_solve_base_cost(cheaper->graph))
         ul_remat_run_turn(cheaper, orders, UL_TURN_SEARCH);
     if (searched->cost < cheaper->cost)
         remat_continue(cheaper, searched);
 }
 
-/* The turns of searches apart from the others, which go on from them. */
+/* Runs the turns of searches apart from the others, which continue from them. */
 void ul_remat_run_rung(struct ul_remat *searched, struct ul_remat *cheaper,
                        const struct ul_remat_orders *orders)
 {

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sequence of steps that can be edited anywhere while its live bytes stay known.
+/* A sequence of steps that can be edited anywhere, with its live bytes always known.
  *
- * Problem: a local search tries a million small changes; to replay the whole sequence for each is
- * too slow, and so is shifting positions whenever a step is put in.
- * Method: steps lie in slots with gaps between them, so that positions are stable. Per node the
- * slots that touch its value are listed; of two touches next to each other,
+ * Problem: a local search tries a million small changes; replaying the complete sequence for each
+ * is too slow, and so is shifting positions whenever a step is inserted. Method: steps are in slots
+ * with gaps between them, so that positions are stable. For each node the slots that touch its
+ * value are listed; between two neighbouring touches,
  *
  *     make ..... read ===== read ..... make        ===== or ..... : live exactly where the
  *     [=========][=========]           [           touch on the right end is a read
  *
- * so that putting in or taking out one touch changes the live bytes of one range of slots at most.
- * Slots are grouped into blocks with a sum for the whole block and its maximum; the excess over
- * the budget is renewed where the maximum is above it.
- * An output made in place shares bytes with its input at a slot where that input's next touch is
- * no read. */
+ * so that inserting or removing one touch changes the live bytes of at most one range of slots.
+ * Slots are grouped into blocks with a sum for the complete block and its maximum; the excess over
+ * the budget is renewed where the maximum is above it. An output made in place shares bytes with
+ * its input at a slot where that input's next touch is no read. */
 #include "planner/remat/remat_internal.h"
 
 #include <string.h>
@@ -22,7 +21,7 @@ static const int64_t empty_bytes = (int64_t)1 << 61;
 
 enum { SPREAD = 3, REACH = 96 };
 
-/* Steps of a block, until somebody asks. */
+/* Steps of a block that have not been counted. */
 #define UNCOUNTED UINT32_MAX
 
 /* ---- Live bytes ---- */
@@ -86,7 +85,7 @@ static void block_add(struct ul_schedule *s, uint32_t block, int64_t bytes)
         block_renew(s, block, s->block_max[block]);
 }
 
-/* Some slots of a block. All of it are looked at only where its largest one became smaller. */
+/* Some slots of a block. All of it is looked at only where its largest one became smaller. */
 static void slots_add(struct ul_schedule *s, uint32_t begin, uint32_t end, int64_t bytes)
 {
     uint32_t block = begin >> s->block_shift;
@@ -169,7 +168,7 @@ static uint64_t min_of(const struct ul_solve_graph *g, uint32_t a, uint32_t b)
     return g->size_bytes[a] < g->size_bytes[b] ? g->size_bytes[a] : g->size_bytes[b];
 }
 
-/* Whether the output in `slot` takes over its input's bytes, renewed. */
+/* Renews whether the output in `slot` takes over its input's bytes. */
 static void share_renew(struct ul_schedule *s, uint32_t slot)
 {
     uint32_t v = s->node_at[slot];
@@ -185,7 +184,8 @@ static void share_renew(struct ul_schedule *s, uint32_t slot)
     range_add(s, slot, slot + 1, shares ? -bytes : bytes);
 }
 
-/* The touch of `node` before index `at` may have become, or be no longer, the last of its copy. */
+/* The touch of `node` before index `at` may have become the last of its copy, or may no longer be
+ * it. */
 static void share_renew_before(struct ul_schedule *s, uint32_t node, uint32_t at)
 {
     if (s->graph->in_place == NULL || at == 0 || !is_read(s->touches[node].at[at - 1]))
@@ -195,7 +195,7 @@ static void share_renew_before(struct ul_schedule *s, uint32_t node, uint32_t at
         share_renew(s, slot);
 }
 
-/* What the touch at index `at` of `node` adds to the live bytes, times `sign`. */
+/* Adds the touch at index `at` of `node` to the live bytes, times `sign`. */
 static void touch_count(struct ul_schedule *s, uint32_t node, uint32_t at, int64_t sign)
 {
     const struct ul_touches *t = &s->touches[node];
@@ -345,7 +345,7 @@ static int64_t touch_shift(struct ul_schedule *s, uint32_t node, uint32_t from, 
     return ends ? (int64_t)s->graph->size_bytes[node] : 0;
 }
 
-/* Moves a step to the empty slot beside it: nothing changes but what lies across the two. */
+/* Moves a step to the empty slot next to it: only what spans the two changes. */
 static void step_shift(struct ul_schedule *s, uint32_t from, uint32_t to)
 {
     const struct ul_solve_graph *g = s->graph;
@@ -418,7 +418,7 @@ void ul_schedule_undo(struct ul_schedule *s, uint32_t log_count)
     }
 }
 
-/* ---- Whole sequences ---- */
+/* ---- Complete sequences ---- */
 
 void ul_schedule_init(struct ul_schedule *s, uint32_t step_capacity)
 {

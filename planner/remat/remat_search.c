@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated annealing of a whole sequence: its order and what it repeats, together.
+/* Simulated annealing of a complete sequence: its order together with its repeats.
  *
  * Method: a schedule (remat_schedule.c) is changed a little; the change stays if cost plus a
  * penalty for bytes above the budget grows by no more than a random amount, which shrinks. The
  * penalty rises while the budget is exceeded too often and falls otherwise, so that the search
- * stays near the edge of the feasible. Changes:
+ * stays near the edge of the feasible. The changes are:
  *   drop    a repeat, and repeats that only it read
- *   repeat  a value right before a reader, and what it needs that is not there, so that it need
+ *   repeat  a value directly before a reader, with what it needs and lacks, so that it need
  *           not be kept across a slot above the budget
- *   move    a run, between what it reads and who reads it
+ *   move    a run, between what it reads and its readers
  *   swap    a drop, then repeats elsewhere to make up for it
  * Source: the moves are those of retention intervals (Bartan et al., "Moccasin", ICML 2023), free
  * of a fixed order. */
@@ -26,7 +26,7 @@ struct annealer {
     double temperature, penalty;
     uint64_t offer_due; /* work at which a long sequence may be offered again */
     bool crowded;
-    uint32_t chain_left; /* repeats that one change may still put in */
+    uint32_t chain_left; /* repeats that one change may still insert */
 };
 
 static uint32_t below(struct annealer *a, uint32_t limit)
@@ -51,7 +51,7 @@ static bool reads_at(const struct ul_touches *t, uint32_t at)
 
 /* ---- Drop ---- */
 
-/* Takes the run in `slot` out, and before it what was made for it alone. */
+/* Removes the run in `slot`, and before it what was made only for it. */
 static bool run_drop(struct annealer *a, uint32_t slot)
 {
     struct ul_schedule *s = &a->schedule;
@@ -86,7 +86,8 @@ static bool change_drop(struct annealer *a)
 
 /* ---- Repeat ---- */
 
-/* Whether `u` is better made again before `slot` than kept from its touch at index `at` - 1. */
+/* Whether it is better to recompute `u` before `slot` than to keep it from its touch at index `at`
+ * - 1. */
 static bool better_again(struct annealer *a, uint32_t u, uint32_t at, uint32_t slot)
 {
     struct ul_schedule *s = &a->schedule;
@@ -98,7 +99,7 @@ static bool better_again(struct annealer *a, uint32_t u, uint32_t at, uint32_t s
     return chance(a, fits ? 15 : 90);
 }
 
-/* Runs `v` right before the step in *reader, which may be moved. */
+/* Runs `v` directly before the step in *reader, which may be moved. */
 static bool run_repeat(struct annealer *a, uint32_t v, uint32_t *reader)
 {
     struct ul_schedule *s = &a->schedule;
@@ -140,8 +141,8 @@ static uint32_t slot_over(struct annealer *a)
     return UL_PLAN_NONE;
 }
 
-/* A value that is kept across `slot`, not used there: *at is its next read; or UL_PLAN_NONE. Of
- * several at random, mostly the cheapest to repeat per byte. */
+/* A value that is kept across `slot` without being used there: *at is its next read; or
+ * UL_PLAN_NONE. Among several one at random, mostly the cheapest to repeat per byte. */
 static uint32_t idle_at(struct annealer *a, uint32_t slot, uint32_t *at)
 {
     enum { TRIES = 32 };
@@ -237,7 +238,7 @@ static uint32_t step_any(struct annealer *a)
     }
 }
 
-/* Moves the run in `slot` to right before the step in *target. */
+/* Moves the run in `slot` to directly before the step in *target. */
 static bool run_move(struct annealer *a, uint32_t slot, uint32_t *target)
 {
     struct ul_schedule *s = &a->schedule;
@@ -276,8 +277,8 @@ static bool change_move(struct annealer *a)
     return run_move(a, slot, &target);
 }
 
-/* Takes a value out of a slot above the budget: makes it after the slot, or lets the last who reads
- * it run before. */
+/* Removes a value from a slot above the budget: makes it after the slot, or lets its last reader
+ * run before. */
 static bool change_clear(struct annealer *a)
 {
     struct ul_schedule *s = &a->schedule;
@@ -318,7 +319,7 @@ static double energy_of(const struct annealer *a)
     return cost + (a->schedule.over_count > 0 ? a->penalty * a->schedule.excess : 0.0);
 }
 
-/* To offer a long sequence costs as much as many changes, so that not every small gain is. */
+/* Offering a long sequence costs as much as many changes, so not every small gain is offered. */
 static void best_keep(struct annealer *a, bool at_once)
 {
     enum { SHORT = 2000 };
@@ -364,8 +365,8 @@ static void spread_again(struct annealer *a)
     a->crowded = false;
 }
 
-/* The penalty follows the share of changes that left an excess: what the heat says at first, so
- * that the search crosses what is infeasible, less than half at the end. */
+/* The penalty follows the fraction of changes that left an excess: at first that of the heat, so
+ * that the search crosses infeasible sequences; at the end less than half. */
 static void penalty_adapt(struct annealer *a, uint32_t over, uint32_t of, double progress)
 {
     static const double last = 0.4;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph by the positions of an order: stage t runs its t-th node for the first time. What the
- * methods that keep an order of first runs share. */
+/* A graph by the positions of an order: stage t runs its t-th node for the first time. Shared by
+ * the methods that keep an order of first runs. */
 #include "planner/remat/remat_stages.h"
 
 static void readers_make(struct ul_arena *arena, struct ul_stages *s)

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A walk along an order that keeps within a budget by dropping values and running them again.
+/* A walk along an order that stays within a budget by dropping values and recomputing them.
  *
- * Problem: given an order of all nodes and a budget for the live sum, say what to drop and what
- * to repeat.
- * Method: before a node runs, what it needs and what was dropped is run again, from what is still
- * there; what is needed at once is locked. When the budget is full, the unlocked value of the
- * lowest score goes (ul_walk_mode); those dropped needlessly, once enough is free, stay. Scores
- * only grow while a value waits for its next use, so that a heap of old scores, renewed at the
- * top, finds the minimum in logarithmic time.
- * A node that may run once, and what can only be made from such a value after it is gone, is kept
- * while anybody may need it.
- * Source of the score: Kirisame et al., "Dynamic Tensor Rematerialization" (ICLR 2021), with the
- * known next use in place of staleness. */
+ * Problem: given an order of all nodes and a budget for the live sum, decide what to drop and what
+ * to repeat. Method: before a node runs, dropped values that it needs are recomputed from those
+ * that still exist; values needed at once are locked. When the budget is full, the unlocked value
+ * of the lowest score is dropped (ul_walk_mode); values dropped needlessly stay, once enough is
+ * free. Scores only grow while a value waits for its next use, so a heap of old scores, renewed at
+ * the top, finds the minimum in logarithmic time. The value of a node that may run only once, and
+ * values that can be made only from such a value after it is gone, are kept while something may
+ * need them. Source of the score: Kirisame et al., "Dynamic Tensor Rematerialization" (ICLR 2021),
+ * with the known next use in place of staleness. */
 #include "planner/remat/remat_internal.h"
 
 #include <math.h>
@@ -20,12 +18,12 @@
 enum {
     RESIDENT = 1,
     RAN = 2,
-    FIXED = 4, /* cannot be made again */
-    LOST = 8,  /* cannot be made again, and is gone */
+    FIXED = 4, /* cannot be recomputed */
+    LOST = 8,  /* cannot be recomputed, and is gone */
     SEEN = 16
 };
 
-/* ---- The heap of what may be dropped ---- */
+/* ---- The heap of values that may be dropped ---- */
 
 static bool before(const struct ul_walk *w, uint32_t a, uint32_t b)
 {
@@ -93,7 +91,7 @@ static double score_of(struct ul_walk *w, uint32_t v)
     return w->value[v] - w->mode.distance_power * w->log_distance[distance];
 }
 
-/* Puts `v` where its present score wants it in the heap, or out if it may not be dropped. */
+/* Moves `v` in the heap to where its present score belongs, or out if it may not be dropped. */
 static void heap_renew(struct ul_walk *w, uint32_t v)
 {
     bool held = (w->state[v] & FIXED) != 0 && next_use_of(w, v) != UL_PLAN_NONE;
@@ -135,15 +133,15 @@ static void unlock(struct ul_walk *w, uint32_t v)
         heap_renew(w, v);
 }
 
-/* Whether somebody reads `v` after the present position of the order. */
+/* Whether something reads `v` after the present position of the order. */
 static bool read_later(struct ul_walk *w, uint32_t v)
 {
     uint32_t next = next_use_of(w, v);
     return next != UL_PLAN_NONE && (next > w->now || w->next_use[v] + 1 < w->use_first[v + 1]);
 }
 
-/* Whether `v`, which cannot be made again, may go: unless something that was dropped and is read
- * later needs it to be made. If it goes, what is made from it cannot be made again either. */
+/* Whether `v`, which cannot be recomputed, may go: unless recomputing something that was dropped
+ * and is read later needs it. If it goes, what is made from it cannot be recomputed either. */
 static bool fixed_lose(struct ul_walk *w, uint32_t v)
 {
     const struct ul_solve_graph *g = w->graph;
@@ -179,8 +177,8 @@ static bool fixed_lose(struct ul_walk *w, uint32_t v)
     return !needed;
 }
 
-/* The value to drop next, out of the heap, or UL_PLAN_NONE. A bound on the renewals keeps this
- * logarithmic; what is at the top then is good enough. */
+/* The next value to drop, out of the heap, or UL_PLAN_NONE. A bound on the renewals keeps this
+ * logarithmic; the top is good enough then. */
 static uint32_t victim_pop(struct ul_walk *w)
 {
     enum { RENEWALS = 64 };
@@ -200,7 +198,8 @@ static uint32_t victim_pop(struct ul_walk *w)
     return UL_PLAN_NONE;
 }
 
-/* Drops what scores least until `need_bytes` more fit, down to the mode's target if it can. */
+/* Drops values of the lowest scores until `need_bytes` more fit, down to the mode's target if
+ * possible. */
 static bool room_make(struct ul_walk *w, uint64_t need_bytes)
 {
     double share = w->now < w->peak_position ? w->mode.target_before : w->mode.target_after;
@@ -224,7 +223,8 @@ static bool room_make(struct ul_walk *w, uint64_t need_bytes)
     return w->live_bytes + need_bytes <= w->budget_bytes;
 }
 
-/* What nobody reads any more goes at once, unless it cannot be made again: that waits for need. */
+/* A value that nothing reads any more goes at once, unless it cannot be recomputed: that waits for
+ * need. */
 static void used_renew(struct ul_walk *w, uint32_t v)
 {
     if ((w->state[v] & RESIDENT) == 0 || w->locks[v] > 0)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every plan of a problem within a budget costs at least.
+/* Bounds from below the cost of every plan of a problem within a budget.
  *
- * Problem: a plan under a budget costs more than one without; how much of that has to be?
- * Method: every step runs once, by an alternative that costs no less than its cheapest. What
- * repeats have to cost beside that is bounded by the exact searches (remat_exact.c,
- * remat_backward.c) on the abstract graph of a problem that is no harder: each step costs its
- * cheapest alternative's time and takes the minimum scratch of all.
- * Where values may move to another space, copies take the place of repeats: bound_transfers.c, by
- * the same graph, in which what is persistent and may move takes nothing.
- * Left undone: problems whose graph may say more bytes than a plan needs (values that several
- * steps write, steps that make several values, regions); there steps alone are counted. */
+ * Problem: a plan under a budget costs more than one without; how much of that is unavoidable?
+ * Method: every step runs once, by an alternative that costs no less than its cheapest. The exact
+ * searches (remat_exact.c, remat_backward.c) bound the additional cost of repeats, on the abstract
+ * graph of a problem that is no harder: each step costs its cheapest alternative's time and takes
+ * the minimum scratch of all. Where values may move to another space, copies replace repeats:
+ * bound_transfers.c uses the same graph, in which persistent values that may move take nothing.
+ * Where steps run on several resources, no plan takes less time than the work of one of them. Left
+ * undone: repeats of such problems; problems whose graph may have more bytes than a plan needs
+ * (values that several steps write, steps that make several values, regions); there only steps are
+ * counted. */
 #include "planner/model/optional.h"
 #include "planner/model/problem_graph.h"
 #include "planner/remat/remat.h"
@@ -20,7 +21,7 @@
 
 enum { EXACT_WORK = 1 << 20, EXACT_STATES = 1 << 16 };
 
-/* Adds those ids that are not there yet and, of values, not optional. */
+/* Adds those ids that are missing and, for values, not optional. */
 static void ids_add(const struct ul_problem *problem, uint32_t *ids, uint32_t *count,
                     const uint32_t *others, uint32_t other_count)
 {
@@ -30,8 +31,8 @@ static void ids_add(const struct ul_problem *problem, uint32_t *ids, uint32_t *c
     }
 }
 
-/* What all ways to run a step are at least: the values that they touch beside optional ones, which
- * must be the same ones; each takeover that one of them offers; the minimum of cost and scratch. */
+/* The least of all alternatives of a step: the values that they touch besides optional ones, which
+ * must be the same; each takeover that one of them offers; the minimum of cost and scratch. */
 struct relaxed {
     struct ul_plan_alternative alternative;
     struct ul_plan_substep substep;
@@ -111,7 +112,7 @@ struct repeats {
     const char *method; /* or NULL where cost is 0 */
 };
 
-/* What is persistent is at home elsewhere as far as it may. */
+/* Persistent values are at home elsewhere as far as possible. */
 static void base_leave(const struct ul_problem *problem, uint64_t alignment_bytes,
                        struct ul_solve_graph *graph)
 {
@@ -122,16 +123,18 @@ static void base_leave(const struct ul_problem *problem, uint64_t alignment_byte
     }
 }
 
-/* What copies and repeats cost at least, for no more than `limit`. */
+/* The least cost of copies and repeats, up to `limit`. */
 static struct repeats transfers_bound(const struct ul_problem *problem,
                                       struct ul_solve_graph *graph, uint64_t alignment_bytes,
                                       uint64_t budget_bytes, uint64_t limit)
 {
     uint64_t base_cost = ul_solve_base_cost(graph);
     struct repeats found = {.cost = 0};
+    const struct ul_plan_resource *engine =
+        ul_problem_engine(problem, ul_problem_other_space(problem), false);
     base_leave(problem, alignment_bytes, graph);
     const struct ul_bound_transfers job = {.graph = graph,
-                                           .space = &problem->spaces[ul_transfer_space(problem)],
+                                           .engine = engine,
                                            .alignment_bytes = alignment_bytes,
                                            .budget_bytes = budget_bytes,
                                            .known_cost = base_cost + limit};
@@ -139,7 +142,7 @@ static struct repeats transfers_bound(const struct ul_problem *problem,
     return found;
 }
 
-/* What repeats cost at least, for no more than `limit`. */
+/* The least cost of repeats, up to `limit`. */
 static struct repeats repeats_bound(struct ul_arena *arena, const struct ul_problem *problem,
                                     uint64_t alignment_bytes, uint64_t budget_bytes, uint64_t limit)
 {
@@ -165,7 +168,7 @@ static struct repeats repeats_bound(struct ul_arena *arena, const struct ul_prob
     struct ul_remat_exact backwards = job;
     if (!graph.exact)
         return (struct repeats){.cost = 0};
-    if (ul_transfer_space(problem) != UL_PLAN_NONE)
+    if (ul_problem_other_space(problem) != UL_PLAN_NONE)
         return transfers_bound(problem, &graph.graph, alignment_bytes, job.budget_bytes, limit);
     ul_remat_backward_run(&backwards);
     bool settled =
@@ -181,10 +184,11 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
 {
     struct ul_arena scratch;
     UL_ASSERT(budget_bytes > 0);
-    plan->cost_bound = ul_problem_min_cost(problem);
+    const uint64_t steps_cost = ul_problem_cost_bound(problem);
+    plan->cost_bound = steps_cost;
     plan->cost_bound_method = NULL;
     UL_ASSERT(plan->cost_bound <= plan->cost);
-    if (plan->fits && plan->cost > plan->cost_bound) {
+    if (plan->fits && plan->cost > plan->cost_bound && !ul_problem_is_asynchronous(problem)) {
         ul_arena_init(&scratch);
         struct repeats repeats = repeats_bound(&scratch, problem, plan->alignment_bytes,
                                                budget_bytes, plan->cost - plan->cost_bound);
@@ -193,8 +197,7 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
         ul_arena_done(&scratch);
     }
     UL_ASSERT(plan->cost_bound <= plan->cost);
-    UL_ASSERT((plan->cost_bound_method != NULL) ==
-              (plan->cost_bound > ul_problem_min_cost(problem)));
+    UL_ASSERT((plan->cost_bound_method != NULL) == (plan->cost_bound > steps_cost));
     bool is_least = plan->fits && plan->cost == plan->cost_bound;
     plan->optimal = is_least && problem->base_cost == 0;
     if (is_least || !plan->fits)

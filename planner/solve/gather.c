@@ -3,10 +3,10 @@
  *
  * Problem: a device can run small steps in one launch where they follow one another and none
  * touches bytes that another one writes. An order that is good for memory keeps such steps apart:
- * each stands between two products, and its results take over bytes of the step before it.
- * Method: the groups of a finished plan move. At first each position is a group of its own. A group
- * moves to another one, earlier or later, as far as what it depends on stays before it and what
- * depends on it stays behind. While a group runs, all values that its members touch live:
+ * each is between two products, and its results take over bytes of the step before it. Method: the
+ * groups of a finished plan move. At first each position is a group of its own. A group moves to
+ * another one, earlier or later, as long as it stays after everything that it depends on, and
+ * before everything that depends on it. While a group runs, all values that its members touch live:
  *
  *      position  0      1         2        3      4               0      1        2      3
  *                sum a  update a  product  sum b  update b   ->   sum a  product  sum b  update a,
@@ -14,9 +14,9 @@
  *
  * A group moves only where the live sums stay below the bytes that the plan reserves. The ranges
  * are then packed with these longer lifetimes. If that takes more bytes than the plan, groups move
- * again with less room. At last the ranges get the lifetimes of the new order back, and keep their
- * offsets: the results of a member lie beside all that the others touch, as one launch needs it.
- * Left undone: steps with parts; plans with transfers. */
+ * again with less room. In the end the ranges get the lifetimes of the new order back, and keep
+ * their offsets: so the results of a member do not overlap anything that the others touch, as one
+ * launch needs it. Left undone: steps with parts; plans with transfers. */
 #include "planner/model/timeline.h"
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
@@ -44,12 +44,12 @@ struct gather {
     const struct ul_plan *plan;
     const struct ul_plan_gathering *gathering;
     uint32_t count;              /* of positions, and of times */
-    struct ul_plan_list *before; /* per position: the earlier positions that it depends on */
+    struct ul_plan_list *before; /* by position: the earlier positions that it depends on */
     struct ul_plan_list *behind;
-    struct ul_plan_list *lives;  /* per position: what it touches */
-    struct life *ranges;         /* per range of the plan */
-    uint32_t *time;              /* per position */
-    struct ul_plan_list *groups; /* per time: the positions of its group */
+    struct ul_plan_list *lives;  /* by position: what it touches */
+    struct life *ranges;         /* by range of the plan */
+    uint32_t *time;              /* by position */
+    struct ul_plan_list *groups; /* by time: the positions of its group */
     uint64_t *live_bytes;
     uint64_t limit_bytes;
 };
@@ -59,12 +59,12 @@ static void add(struct gather *g, struct ul_plan_list *list, uint32_t item)
     ul_plan_list_add(&g->arena, list, item);
 }
 
-/* ---- What comes before what ---- */
+/* ---- Dependences ---- */
 
 static void find_edges(struct gather *g)
 {
     ul_plan_find_before(&g->arena, g->problem, g->plan, g->before);
-    /* A position that takes over bytes follows all others that touch them. */
+    /* A position that takes over bytes comes after all others that touch them. */
     for (uint32_t r = 0; r < g->plan->range_count; r++) {
         const struct ul_plan_range *range = &g->plan->ranges[r];
         const struct ul_plan_list *touches =
@@ -172,7 +172,7 @@ static bool set_time(struct gather *g, const struct ul_plan_list *group, uint32_
     return is_within;
 }
 
-/* Gives the first and the last time at which the group could run. */
+/* The first and the last time at which the group could run. */
 static void find_span(const struct gather *g, const struct ul_plan_list *group, uint32_t *first,
                       uint32_t *last)
 {
@@ -197,8 +197,7 @@ static void find_span(const struct gather *g, const struct ul_plan_list *group, 
     }
 }
 
-/* Whether the position may share a launch. The parts of a step stay together, so that they may not.
- */
+/* Whether the position may share a launch. The parts of a step stay together, so they may not. */
 static bool shares(const struct gather *g, uint32_t p)
 {
     const struct ul_plan_position *at = &g->plan->positions[p];
@@ -230,7 +229,7 @@ static bool move_to(struct gather *g, uint32_t from, uint32_t to)
     return true;
 }
 
-/* Moves a group to the nearest group with room for it. Groups behind it come first. */
+/* Moves a group to the nearest group with room for it. Later groups come first. */
 static bool move_group(struct gather *g, uint32_t at)
 {
     uint32_t first, last;

@@ -1,31 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ladder of plans: ever less memory at ever more cost, by other implementations of steps and by
- * running steps again.
+/* Builds a ladder of plans with less and less memory at more and more cost, by other
+ * implementations of steps and by running steps again.
  *
- * Problem: within a budget for the packed arena, the cheapest plan; and a smaller budget must never
- * get a larger arena or a cheaper plan, though every method here is a heuristic.
- * Method: the ladder does not depend on the budget. Its rungs are limits on the live sum, from the
- * peak of the plan without a budget down to what one node of the abstract graph needs. For each,
- * the search for recomputations (remat.c) gives sequences, which get live ranges and offsets like
- * any order; what they really reserve and cost decides. The front of all plans is the ladder:
+ * Problem: find the cheapest plan within a budget for the packed arena; a smaller budget must never
+ * get a larger arena or a cheaper plan, though every method here is a heuristic. Method: the ladder
+ * does not depend on the budget. Its rungs are limits on the live sum, from the peak of the plan
+ * without a budget down to what one node of the abstract graph needs. For each, the search for
+ * recomputations (remat.c) gives sequences, which get live ranges and offsets like any order; their
+ * real bytes and cost decide. The front of all plans is the ladder:
  *
  *     reserved |x            the first rung is the plan without a budget; from the second on the
  *              |  x          arena falls and the cost rises strictly, and no rung costs less than
  *              |     x   .   the first. The first rung within a budget is the cheapest one.
  *              +---------- cost
  *
- * (A rewriting of the program may cost less than the first rung: nobody looked for one without a
- * budget.)
- * Where steps have alternatives, each rung is tried with the cheapest of those that it leaves room
- * for, alone and beside what is live at that step. What optional values take (weights that one
- * alternative wants in a form of its own) is the same at every position, and so beside what the
- * sequence decides: each sequence is offered with ever fewer of them (ladder_levels.c).
- * Of a program that trains, what smallest cuts keep (remat_cut.c) makes rungs of its own.
- * Where a space takes transfers, values move there: out of the plan without a budget, and out of
- * plans that recompute, so that each does what is cheaper (planner/transfer/).
- * Asked for a budget, the interval of rungs that it lies in is halved, and looked at closer.
- * A loop, or an If, is one node of that graph. Where a limit leaves its steps too little room, they
- * are a problem of their own, and what is found there is how the node runs them.
+ * (A rewriting of the program may cost less than the first rung: without a budget none is tried.)
+ * Where steps have alternatives, each rung is tried with the cheapest of those that fit, alone and
+ * together with the bytes live at that step. Optional values (weights that one alternative wants in
+ * a form of its own) take the same bytes at every position, so the sequence does not matter: each
+ * is offered with fewer and fewer of them (ladder_levels.c). In a program that trains, the values
+ * that smallest cuts keep (remat_cut.c) give further rungs. Where a space takes transfers, values
+ * move there: out of the plan without a budget, and out of plans that recompute, so that each value
+ * goes the cheaper way (planner/transfer/). For a budget, the interval of rungs around it is halved
+ * and searched more closely. A loop, or an If, is one node of that graph. Where a limit leaves its
+ * steps too little room, they are a problem of their own, whose solution is how the node runs them.
  * Left undone: the order of first runs is that of the plan without a budget, or the file's where no
  * other was named. */
 #include "planner/model/effort.h"
@@ -46,7 +44,7 @@ uint64_t ul_rung_bytes(const struct ul_plan_rung *rung)
     return ul_plan_bounded_bytes(&rung->beside, &rung->plan);
 }
 
-/* Where a rung of so many bytes and that cost belongs, or `count` if another is as good. */
+/* Where a rung with these bytes and that cost belongs, or `count` if another is as good. */
 static bool rung_place(const struct ul_plan_ladder *ladder, const struct ul_plan_rung *rung,
                        uint32_t *place)
 {
@@ -59,7 +57,8 @@ static bool rung_place(const struct ul_plan_ladder *ladder, const struct ul_plan
     bool is_other = rung->variant != ladder->rungs[0].variant;
     if (at == 0 || (!is_other && rung->plan.cost < ladder->rungs[0].plan.cost))
         return false;
-    /* Those from `at` on are as small: one of them that costs no more makes this one useless. */
+    /* The rungs from `at` on are as small: one of them that costs no more makes this one
+     * useless. */
     return at == ladder->count || ladder->rungs[at].plan.cost > rung->plan.cost;
 }
 
@@ -75,7 +74,7 @@ static void rung_add(struct ul_arena *arena, struct ul_plan_ladder *ladder,
         keep--;
     uint32_t rest = at;
     if (rest < ladder->count && ul_rung_bytes(&ladder->rungs[rest]) == ul_rung_bytes(rung))
-        rest++; /* as small and dearer */
+        rest++; /* as small and more expensive */
     struct ul_plan_rung *rungs =
         UL_NEW_ARRAY(arena, struct ul_plan_rung, (uint64_t)ladder->count + 1);
     uint32_t count = 0;
@@ -121,69 +120,72 @@ void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
 
 /* ---- Climbing down ---- */
 
-/* One choice of an alternative for every step, and the graph of what is then left to decide. */
+/* One choice of an alternative for every step, and the graph of the remaining decisions. */
 struct choice {
     uint32_t *alternatives;
-    struct ul_problem_inside inside; /* how nodes of several steps run these */
+    struct ul_problem_inside inside; /* how nodes of several steps run them */
     struct ul_problem_graph graph;
-    uint32_t *orders[2]; /* of nodes: the base plan's, the file's */
-    bool rewritten;      /* the graph is of the rewriting by ul_ladder_values */
+    uint32_t *orders[2]; /* of nodes: the base plan's and the file's */
+    bool rewritten;      /* the graph is that of the rewriting by ul_ladder_values */
     uint32_t order_count;
-    uint64_t misfit_bytes; /* no sequence is within so much */
-    bool *is_forward;      /* per node, of a program that trains; else NULL */
-    const bool *is_kept;   /* per node, where the options say what to keep; else NULL */
+    uint64_t misfit_bytes; /* no sequence is within this limit */
+    bool *is_forward;      /* by node, in a program that trains; else NULL */
+    const bool *is_kept;   /* by node, where the options say which values to keep; else NULL */
 };
 
-/* Bytes and costs, between rungs; the least values are within. */
+/* Bytes and costs between rungs; the lower bounds are inside. */
 struct box {
     uint64_t min_bytes, end_bytes;
     uint64_t min_cost, end_cost;
 };
 
-/* A plan without transfers, out of which values may move. */
+/* A plan without transfers, from which values may move. */
 struct source {
     const struct ul_plan_position *positions;
     uint32_t position_count;
     const char *remat_method;
 };
 
-/* Bytes that live beside what a region's steps touch, which is one node. */
+/* Bytes that live in addition to those touched by the steps of a region that is one node. */
 struct around {
     uint64_t persistent_bytes; /* in every plan */
-    uint64_t spanning_bytes;   /* in the base plan, all the while */
+    uint64_t spanning_bytes;   /* in the base plan, during the whole region */
     uint64_t peak_bytes;       /* of the region as a problem of its own, in the base plan's order */
 };
 
 struct climb {
     struct ul_arena *arena;
     const struct ul_problem *problem;
-    struct ul_plan_options options; /* of one rung's packing */
+    struct ul_plan_options options; /* for packing one rung */
     const struct ul_plan *base;
     const struct ul_plan_ladder *known; /* of other programs, or NULL */
     struct ul_plan_ladder *ladder;
     struct ul_diag *diag;
-    struct ul_arena scratch;        /* of the whole climb */
-    uint32_t *base_steps;           /* the base plan's order */
-    struct ul_problem_trees trees;  /* regions that are one node */
-    struct around *around;          /* per tree */
-    uint64_t **needs;               /* per step and alternative: bytes that it touches */
-    uint64_t *beside;               /* per step: bytes that live in the base plan beside these */
+    struct ul_arena scratch;       /* for the whole climb */
+    uint32_t *base_steps;          /* the base plan's order */
+    struct ul_problem_trees trees; /* regions that are one node */
+    struct around *around;         /* by tree */
+    uint64_t **needs;              /* by step and alternative: bytes that it touches */
+    uint64_t *beside; /* by step: bytes that live in the base plan in addition to these */
     struct ul_ladder_levels levels; /* of optional values */
-    const bool *is_forward;         /* per step, of a program that trains; else NULL */
-    uint64_t persistent_bytes, staying_bytes; /* of the latter, what no transfer may move */
+    const bool *is_forward;         /* by step, in a program that trains; else NULL */
+    uint64_t persistent_bytes,
+        staying_bytes; /* staying: persistent bytes that no transfer may move */
     bool has_alternatives;
+    bool is_asynchronous;   /* steps may run at the same time as others */
     bool keeps_values;      /* nothing is rewritten */
     struct box box;         /* what may become a rung */
-    struct source *sources; /* of transfers, beside the base plan */
+    struct source *sources; /* of transfers, in addition to the base plan */
     uint32_t source_count;
     struct ul_remat_limits limits;
-    uint64_t programs_work;  /* that integer programs may yet do where they are named */
+    uint64_t programs_work;  /* that integer programs may still do where they are named */
     const char *once;        /* the method of plans of the base order; NULL: none */
     uint64_t work_limit;     /* that the caller gave; 0: none */
-    struct ul_effort effort; /* of a rung's searches, and the deadline of all */
+    struct ul_effort effort; /* for a rung's searches, and the deadline of all */
 };
 
-/* What a budget bounds of a plan of these ranges, at least: of other spaces, what always lives. */
+/* The least bytes that a budget counts for a plan with these ranges: in other spaces, those that
+ * always live. */
 static uint64_t live_bytes(const struct climb *c, struct ul_arena *scratch,
                            const struct ul_plan *live)
 {
@@ -211,7 +213,7 @@ static bool is_beaten(const struct ul_plan_ladder *ladder, uint64_t bytes, uint6
     return false;
 }
 
-/* Whether a plan of these ranges and that cost could still be a rung. */
+/* Whether a plan with these ranges and that cost could still be a rung. */
 static bool is_promising(const struct climb *c, struct ul_arena *scratch,
                          const struct ul_plan *live)
 {
@@ -235,14 +237,14 @@ static uint64_t sequence_cost(const struct climb *c, const uint32_t *steps, uint
     return cost;
 }
 
-/* What a plan says after the named method was asked and ran each step once. */
+/* The method that a plan reports after the named method was asked and ran each step once. */
 static const char *once_name(const struct climb *c)
 {
     return ul_arena_printf(c->arena, "%s: each step runs once",
                            ul_method_get(UL_METHOD_REMAT, c->options.remat)->name);
 }
 
-/* What the method says that found the plan's sequence, or NULL. */
+/* The report of the method that found the plan's sequence, or NULL. */
 static void methods_note(struct climb *c, const struct ul_remat *found, bool again,
                          struct ul_plan *plan)
 {
@@ -255,7 +257,7 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
     plan->order_why_not = c->base->order_why_not;
     plan->orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
     /* A node of several steps runs what a search found for it. */
-    if (found != NULL && found->proven_within != NULL && c->trees.count == 0)
+    if (found != NULL && found->proven_within != NULL && c->trees.count == 0 && !c->is_asynchronous)
         plan->optimal_within =
             ul_arena_printf(c->arena, "%s, by these implementations%s, graphs of %llu live bytes",
                             found->proven_within,
@@ -263,8 +265,8 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
                             (unsigned long long)found->budget_bytes);
 }
 
-/* Packs a sequence whose positions `plan` has; a plan that the checker refuses is none where the
- * sequence is one of a rewriting. */
+/* Packs a sequence with the positions of `plan`; where the sequence comes from a rewriting, a plan
+ * that the checker refuses does not count. */
 static enum ul_status sequence_pack(struct climb *c, struct ul_arena *scratch, bool is_rewritten,
                                     struct ul_plan *plan)
 {
@@ -285,6 +287,8 @@ static enum ul_status sequence_pack(struct climb *c, struct ul_arena *scratch, b
     return status;
 }
 
+enum { OVERLAP_WORK = 1 << 18 }; /* for one sequence */
+
 /* Packs a sequence of steps, run in these ways, and takes it into the ladder if it is good enough.
  */
 static enum ul_status ways_offer(struct climb *c, const uint32_t *steps, uint32_t count,
@@ -300,6 +304,14 @@ static enum ul_status ways_offer(struct climb *c, const uint32_t *steps, uint32_
     ul_timeline_build(&scratch, c->problem, UL_ALIAS_ALL, &live);
     ul_account_live(&scratch, &live);
     live.cost = sequence_cost(c, steps, count, alternatives);
+    if (c->is_asynchronous) { /* with no more bytes than one after the other */
+        struct ul_effort effort = {.work_limit = OVERLAP_WORK};
+        plan = (struct ul_plan){.alignment_bytes = live.alignment_bytes,
+                                .positions = live.positions,
+                                .position_count = live.position_count};
+        ul_transfer_overlap(&scratch, c->problem, live.order_lower_bound_bytes, &effort, &plan);
+        live.cost = plan.cost;
+    }
     if (is_promising(c, &scratch, &live)) {
         methods_note(c, found, count > c->problem->step_count, &plan);
         status = sequence_pack(c, &scratch, is_rewritten, &plan);
@@ -308,7 +320,7 @@ static enum ul_status ways_offer(struct climb *c, const uint32_t *steps, uint32_
     return status;
 }
 
-/* Only where a time limit was given; what is left of it is for the packing. */
+/* Only where a time limit was given; the rest of the time is for the packing. */
 static bool is_late(struct climb *c)
 {
     if (c->effort.deadline_seconds > 0) {
@@ -348,7 +360,7 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
 
 /* ---- Orders of nodes ---- */
 
-/* A node that is being listed: the next of its inputs, then of its users, to look at. */
+/* A node that is being listed: the next of its inputs, then of its users, to visit. */
 struct visit {
     uint32_t node;
     uint32_t at;
@@ -357,9 +369,9 @@ struct visit {
 
 struct lister {
     const struct ul_problem_graph *graph;
-    uint32_t *waits; /* per node: inputs that have not run */
+    uint32_t *waits; /* by node: inputs that have not run */
     uint8_t *ran;
-    struct visit *stack; /* a node is on it once at most */
+    struct visit *stack; /* a node is on it at most once */
     uint32_t depth;
     uint32_t *order;
     uint32_t count;
@@ -374,7 +386,7 @@ static void visit_push(struct lister *l, uint32_t node)
     l->stack[l->depth++] = (struct visit){.node = node, .at = first};
 }
 
-/* Takes the visit on top one input or user further, or ends it. */
+/* Moves the visit on top one input or user further, or ends it. */
 static void visit_step(struct lister *l)
 {
     const struct ul_solve_graph *g = &l->graph->graph;
@@ -396,8 +408,8 @@ static void visit_step(struct lister *l)
     }
 }
 
-/* Runs a node; first what it reads and nobody has run (a hold, the start), afterwards at once what
- * became ready and is a part of its run, or is no step and has no bytes. */
+/* Runs a node, after the inputs that have not run (a hold, the start); then at once the nodes that
+ * became ready and are a part of its run, or are not steps and have no bytes. */
 static void node_list(struct lister *l, uint32_t node)
 {
     visit_push(l, node);
@@ -405,7 +417,7 @@ static void node_list(struct lister *l, uint32_t node)
         visit_step(l);
 }
 
-/* The nodes of an order of all steps, each node that is no step where it costs least. */
+/* The nodes of an order of all steps, with each node that is not a step where it costs least. */
 static uint32_t *order_nodes(struct ul_arena *arena, const struct ul_problem_graph *graph,
                              const uint32_t *steps, uint32_t step_count)
 {
@@ -464,7 +476,7 @@ static struct ul_problem_inside base_inside(const struct climb *c)
     return (struct ul_problem_inside){c->base_steps, c->problem->step_count};
 }
 
-/* The file's order stands beside that of the base plan, where it is another. */
+/* The file's order is used in addition to that of the base plan, where they differ. */
 static void orders_count(const struct climb *c, struct choice *choice)
 {
     const struct ul_solve_graph *g = &choice->graph.graph;
@@ -491,8 +503,8 @@ static void choice_make(struct climb *c, uint32_t *alternatives,
         forward_mark(c, choice);
 }
 
-/* The cheapest alternative that needs at most the limit beside what is live anyway (NULL: beside
- * nothing), or the one that needs least. */
+/* The cheapest alternative that needs at most the limit together with the bytes live anyway (NULL:
+ * none), or the one that needs least. */
 static uint32_t alternative_within(const struct climb *c, uint32_t step, uint64_t limit_bytes,
                                    const uint64_t *beside)
 {
@@ -530,8 +542,8 @@ static bool choice_within(struct climb *c, uint64_t limit_bytes, const uint64_t 
 
 /* ---- Rungs ---- */
 
-/* What one node and what it reads need, beside what always lives; takeovers are taken for granted.
- */
+/* The bytes that one node and its inputs need, together with those that always live; takeovers are
+ * assumed to happen. */
 static uint64_t graph_floor(const struct ul_solve_graph *g)
 {
     uint64_t max = 0;
@@ -547,7 +559,7 @@ static uint64_t graph_floor(const struct ul_solve_graph *g)
     return g->base_bytes + max;
 }
 
-/* The smallest live sums that were come to: by the searches, and by any method. */
+/* The smallest live sums reached by the searches, and by any method. */
 struct reach {
     uint64_t searched_bytes, any_bytes;
 };
@@ -557,7 +569,7 @@ static void reach_note(uint64_t *reached_bytes, uint64_t peak_bytes)
     *reached_bytes = peak_bytes < *reached_bytes ? peak_bytes : *reached_bytes;
 }
 
-/* What methods may do on a rung: no more than the caller allows each. */
+/* Limits for the methods on a rung: no more than the caller allows each. */
 static void limits_set(struct climb *c, const struct ul_remat_limits *limits)
 {
     c->limits = *limits;
@@ -588,7 +600,7 @@ static struct ul_remat remat_make(struct climb *c, struct ul_arena *scratch,
     return remat;
 }
 
-/* What the method that is named did of the work that integer programs may do. */
+/* Charges the work of the named method to the work of integer programs. */
 static void programs_charge(struct climb *c, const struct ul_remat *remat)
 {
     c->programs_work -=
@@ -605,7 +617,7 @@ static uint32_t *found_steps(struct ul_arena *arena, const struct choice *choice
     return ul_problem_graph_steps(arena, &choice->graph, nodes, node_count, count);
 }
 
-/* Offers what a method found, if anything; its peak, or UINT64_MAX. */
+/* Offers what a method found, if anything; sets its peak, or UINT64_MAX. */
 static enum ul_status found_offer(struct climb *c, struct ul_arena *scratch,
                                   const struct choice *choice, const struct ul_remat *found,
                                   uint64_t *peak_bytes)
@@ -621,10 +633,10 @@ static enum ul_status found_offer(struct climb *c, struct ul_arena *scratch,
     return sequence_offer(c, steps, count, choice, found);
 }
 
-/* More work of searches that go on from what is known of training, and not less on large graphs. */
+/* More work for searches that improve known schedules of training, and not less on large graphs. */
 enum { TRAINING_WORK = UL_WORK_RUNG, TRAINING_STEP_WORK = 1 << 15 };
 
-/* Recomputes until the live sum is within the limit, by the method that is named or by all. */
+/* Recomputes until the live sum is within the limit, by the named method or by all. */
 static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint64_t limit_bytes,
                                    struct reach *reach)
 {
@@ -661,21 +673,21 @@ static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint6
     return status;
 }
 
-/* ---- Inside of nodes of several steps ---- */
+/* ---- Inside nodes of several steps ---- */
 
-/* A problem whose trees are looked into, with an order of its steps. */
+/* A problem whose trees are examined, with an order of its steps. */
 struct whole {
     const struct ul_problem *problem;
     const struct ul_problem_trees *trees;
     const uint32_t *steps;
-    const uint32_t *alternatives; /* of the parts; NULL: there is one each */
-    uint32_t depth;               /* of trees around it */
+    const uint32_t *alternatives; /* of the parts; NULL: each has one */
+    uint32_t depth;               /* trees around it */
 };
 
 static bool parts_fit(struct climb *c, struct ul_arena *scratch, const struct whole *whole,
                       const uint64_t *limits, struct ul_problem_inside *inside);
 
-/* What always lives in a part, and is not touched by the steps of a tree in it. */
+/* Bytes that always live in a part, and are not touched by the steps of a tree in it. */
 static uint64_t bytes_around(const struct climb *c, const struct ul_problem *part,
                              const struct ul_problem_trees *trees, uint32_t tree)
 {
@@ -689,7 +701,7 @@ static uint64_t bytes_around(const struct climb *c, const struct ul_problem *par
 }
 
 /* Makes a tree's steps a choice of their own, in which trees run their steps so that they fit into
- * the limit, if that can be found. */
+ * the limit, if such a way is found. */
 static void part_make(struct climb *c, struct ul_arena *scratch, const struct whole *whole,
                       uint32_t tree, uint64_t limit_bytes, struct choice *choice,
                       struct whole *inner)
@@ -733,8 +745,8 @@ static uint64_t part_peak(const struct choice *choice)
     return peak_bytes;
 }
 
-/* Gives the cheapest sequence of a part's steps that is found within the limit, by its share of the
- * work that the whole may do; or NULL. */
+/* The cheapest sequence of a part's steps found within the limit, with its share of the work of the
+ * whole; or NULL. */
 static uint32_t *part_search(struct climb *c, struct ul_arena *scratch, const struct choice *choice,
                              uint64_t limit_bytes, uint32_t *count)
 {
@@ -766,9 +778,9 @@ static uint32_t *part_search(struct climb *c, struct ul_arena *scratch, const st
     return found_steps(scratch, choice, found, count);
 }
 
-/* Has each tree whose steps do not fit into its limit run them otherwise, if a way is found. Gives
- * `inside` all steps then; it comes with those of whole->steps. Returns whether a part was
- * rewritten for that by ul_ladder_values. */
+/* Lets each tree whose steps do not fit into its limit run them in another way, if one is found.
+ * Then `inside` gets all steps; at entry it has those of whole->steps. Returns whether
+ * ul_ladder_values rewrote a part for that. */
 static bool parts_fit(struct climb *c, struct ul_arena *scratch, const struct whole *whole,
                       const uint64_t *limits, struct ul_problem_inside *inside)
 {
@@ -817,8 +829,8 @@ static struct whole base_whole(const struct climb *c, const struct choice *choic
     return (struct whole){c->problem, &c->trees, c->base_steps, choice->alternatives, 0};
 }
 
-/* Has the choice's trees fit into a limit, beside what always lives or also what lives then in the
- * base plan. */
+/* Lets the choice's trees fit into a limit, together with the bytes that always live, or also with
+ * those that live then in the base plan. */
 static void trees_fit(struct climb *c, struct choice *choice, uint64_t limit_bytes, bool is_beside)
 {
     struct ul_arena scratch;
@@ -847,7 +859,7 @@ static void trees_fit(struct climb *c, struct choice *choice, uint64_t limit_byt
     ul_arena_done(&scratch);
 }
 
-/* The rungs of one choice of alternatives below a limit; of those that cost nothing more, too. */
+/* The rungs of one choice of alternatives below a limit, including those that cost nothing more. */
 static enum ul_status rung_try(struct climb *c, struct choice *choice, uint64_t limit_bytes,
                                struct reach *reach)
 {
@@ -883,7 +895,7 @@ static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limi
     return UL_OK;
 }
 
-/* Down in even steps from *reached_bytes, each from where the last one came to; the steps get
+/* Goes down in even steps from *reached_bytes, each from where the last one arrived; the steps get
  * shorter where nothing is found. */
 static enum ul_status rungs_descend(struct climb *c, struct rungs *r, const uint64_t *reached_bytes)
 {
@@ -900,7 +912,8 @@ static enum ul_status rungs_descend(struct climb *c, struct rungs *r, const uint
     return UL_OK;
 }
 
-/* From the peak of the base plan as far as searches get, and from there as far as any method. */
+/* Goes from the peak of the base plan as far as searches get, and from there as far as any
+ * method. */
 static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
 {
     r->reached = (struct reach){r->top_bytes, r->top_bytes};
@@ -910,8 +923,9 @@ static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
     return rungs_descend(c, r, &r->reached.any_bytes);
 }
 
-/* Of a program that trains, down by what smallest cuts keep: of little work, so in finer steps.
- * What these sets alone would give a budget it then gets, or nearly. */
+/* Goes down by the values that smallest cuts keep, in a program that trains; this takes little
+ * work, so the steps are finer. A budget then gets, or nearly gets, what these sets alone would
+ * give. */
 static enum ul_status cuts_climb(struct climb *c, const struct rungs *rungs)
 {
     enum { FINER = 2 };
@@ -930,10 +944,11 @@ static enum ul_status cuts_climb(struct climb *c, const struct rungs *rungs)
 
 /* ---- Transfers ---- */
 
-/* So much of what a budget bounds may the other space take. */
+/* How many of the bytes that a budget counts the other space may take. */
 static uint64_t room_of(const struct ul_problem *problem)
 {
-    uint64_t capacity = problem->spaces[ul_transfer_space(problem)].capacity_bytes;
+    uint32_t space = ul_problem_other_space(problem);
+    uint64_t capacity = space == UL_PLAN_NONE ? 0 : problem->spaces[space].capacity_bytes;
     return capacity == 0 ? UINT64_MAX : capacity;
 }
 
@@ -942,16 +957,19 @@ static const char *transfers_name(struct climb *c, const struct source *source,
 {
     uint32_t saves = 0, loads = 0;
     for (uint32_t p = 0; p < job->position_count; p++) {
-        saves += job->positions[p].kind == UL_PLAN_SAVE;
-        loads += job->positions[p].kind == UL_PLAN_LOAD;
+        bool copies = job->positions[p].kind == UL_PLAN_COPY;
+        saves += copies && !job->positions[p].loads;
+        loads += copies && job->positions[p].loads;
     }
+    if (saves + loads == 0)
+        return source->remat_method;
     bool is_alone = strcmp(source->remat_method, "none") == 0;
     return ul_arena_printf(c->arena, "%s%stransfers: %u saves, %u loads",
                            is_alone ? "" : source->remat_method, is_alone ? "" : "; ", saves,
                            loads);
 }
 
-/* Offers what the transfers make of a plan; whether the other space holds it, as packed. */
+/* Offers the plan with its transfers; sets whether the other space holds it, as packed. */
 static enum ul_status moved_offer(struct climb *c, struct ul_arena *scratch,
                                   const struct source *source, const struct ul_transfer *job,
                                   bool *is_held)
@@ -972,11 +990,12 @@ static enum ul_status moved_offer(struct climb *c, struct ul_arena *scratch,
     plan.positions =
         ul_arena_copy(c->arena, job->positions, job->position_count * sizeof *job->positions);
     UL_TRY(sequence_pack(c, scratch, false, &plan));
-    *is_held = plan.reserved_bytes[ul_transfer_space(c->problem)] <= room_of(c->problem);
+    uint32_t space = ul_problem_other_space(c->problem);
+    *is_held = space == UL_PLAN_NONE || plan.reserved_bytes[space] <= room_of(c->problem);
     return UL_OK;
 }
 
-/* Values move out of a plan until its live sum is within the limit. */
+/* Moves values out of a plan until its live sum is within the limit. */
 static enum ul_status source_move(struct climb *c, const struct source *source,
                                   uint64_t limit_bytes)
 {
@@ -995,13 +1014,13 @@ static enum ul_status source_move(struct climb *c, const struct source *source,
                               .runs = &runs,
                               .limit_bytes = limit_bytes,
                               .room_bytes = room_of(c->problem)};
-    /* What is packed takes more room than what lives there. */
+    /* The packed bytes take more room than the live bytes. */
     for (uint32_t i = 0; i < TRIES && status == UL_OK && !is_held; i++) {
         job.effort =
             (struct ul_effort){.work_limit = WORK + STEP_WORK * (uint64_t)runs.position_count,
                                .deadline_seconds = c->effort.deadline_seconds,
                                .seed = c->options.seed + 1};
-        if (runs.order_lower_bound_bytes > limit_bytes)
+        if (runs.order_lower_bound_bytes > limit_bytes || c->is_asynchronous)
             ul_transfer_place(&scratch, &job);
         is_held = true;
         if (job.positions == NULL)
@@ -1013,7 +1032,8 @@ static enum ul_status source_move(struct climb *c, const struct source *source,
     return status;
 }
 
-/* The base plan, each step by the cheapest way that a limit leaves room for beside what stays. */
+/* Moves values out of the base plan, each step by the cheapest way that a limit leaves room for in
+ * addition to the staying bytes. */
 static enum ul_status base_move(struct climb *c, uint64_t limit_bytes)
 {
     struct ul_plan runs = {.position_count = 0};
@@ -1037,7 +1057,7 @@ static enum ul_status base_move(struct climb *c, uint64_t limit_bytes)
 
 static enum ul_status sources_move(struct climb *c, uint64_t limit_bytes)
 {
-    if (ul_transfer_space(c->problem) == UL_PLAN_NONE)
+    if (ul_problem_other_space(c->problem) == UL_PLAN_NONE && !c->is_asynchronous)
         return UL_OK;
     UL_TRY(base_move(c, limit_bytes));
     for (uint32_t i = 0; i < c->source_count && !is_late(c); i++)
@@ -1045,7 +1065,7 @@ static enum ul_status sources_move(struct climb *c, uint64_t limit_bytes)
     return UL_OK;
 }
 
-/* Some of the rungs there are, from the largest on. */
+/* Takes some of the existing rungs, from the largest on. */
 static void sources_take(struct climb *c)
 {
     enum { MOST = 6 };
@@ -1055,8 +1075,10 @@ static void sources_take(struct climb *c)
     for (uint32_t i = 0; i < c->source_count; i++) {
         const struct ul_plan *plan =
             &c->ladder->rungs[1 + (uint64_t)i * rungs / c->source_count].plan;
-        c->sources[i] = (struct source){.positions = plan->positions,
-                                        .position_count = plan->position_count,
+        struct ul_plan runs = *plan;
+        ul_transfer_only_runs(&c->scratch, &runs);
+        c->sources[i] = (struct source){.positions = runs.positions,
+                                        .position_count = runs.position_count,
                                         .remat_method = plan->remat_method};
     }
 }
@@ -1066,9 +1088,9 @@ static bool has_rung_within(const struct ul_plan_ladder *ladder, uint64_t budget
     return ul_rung_bytes(&ladder->rungs[ladder->count - 1]) <= budget_bytes;
 }
 
-/* Down in even steps to what one step needs, since the rest may be elsewhere; until a rung is so
- * small, if that is all that is asked. There are many plans to pack, several for each step down:
- * little work has to do for each. */
+/* Goes down in even steps to what one step needs, since the rest may be elsewhere, or until a rung
+ * is small enough, if only that is asked. There are many plans to pack, several for each step down,
+ * so each gets little work. */
 static enum ul_status limits_move(struct climb *c, uint64_t top_bytes, uint32_t count,
                                   uint64_t enough_bytes)
 {
@@ -1088,15 +1110,15 @@ static enum ul_status limits_move(struct climb *c, uint64_t top_bytes, uint32_t 
 
 /* ---- How much room in the other space suffices ---- */
 
-/* Whether a rung within the budget comes of transfers where the other space has so much room, and
- * how much of it that takes: from the limits and the plans that the climb begins with then, too. */
+/* Whether transfers give a rung within the budget where the other space has this room, and how much
+ * of it they take; also from the limits and plans that the climb then begins with. */
 static enum ul_status room_try(struct climb *c, const struct rungs *r, uint64_t budget_bytes,
                                uint64_t room_bytes, uint64_t *taken_bytes)
 {
     const struct climb before = *c;
     struct ul_problem problem = *c->problem;
     struct ul_plan_ladder ladder = {.count = 0};
-    uint32_t space = ul_transfer_space(&problem);
+    uint32_t space = ul_problem_other_space(&problem);
     problem.spaces =
         ul_arena_copy(&c->scratch, problem.spaces, problem.space_count * sizeof *problem.spaces);
     problem.spaces[space].capacity_bytes = room_bytes;
@@ -1114,8 +1136,8 @@ static enum ul_status room_try(struct climb *c, const struct rungs *r, uint64_t 
     return status;
 }
 
-/* The least room of which it is known that it suffices, and that one unit of alignment less does
- * not, where the room that there is does not; 0 where no room suffices. */
+/* The least room known to suffice where the existing room does not; one unit of alignment less does
+ * not suffice. 0 where no room suffices. */
 static enum ul_status room_find(struct climb *c, const struct rungs *r, uint64_t budget_bytes,
                                 uint64_t *room_bytes)
 {
@@ -1126,7 +1148,7 @@ static enum ul_status room_find(struct climb *c, const struct rungs *r, uint64_t
     if (taken == UINT64_MAX)
         return UL_OK;
     uint64_t high = taken > low ? taken : low + unit;
-    /* What finds it with any room may miss it with that much. */
+    /* The search that finds a rung with any room may miss it with that much. */
     for (uint32_t i = 0;; i++) {
         UL_TRY(room_try(c, r, budget_bytes, high, &taken));
         if (taken != UINT64_MAX || i == MORE)
@@ -1149,11 +1171,16 @@ static enum ul_status room_find(struct climb *c, const struct rungs *r, uint64_t
 
 static enum ul_status transfers_climb(struct climb *c, const struct rungs *r, uint64_t budget_bytes)
 {
-    if (ul_transfer_space(c->problem) == UL_PLAN_NONE)
+    bool moves = ul_problem_other_space(c->problem) != UL_PLAN_NONE;
+    if (!moves && !c->is_asynchronous)
         return UL_OK;
+    /* Steps that run at the same time may take more bytes than the runs alone. */
+    uint64_t top_bytes = r->top_bytes;
+    if (c->is_asynchronous && top_bytes < c->ladder->rungs[0].plan.order_lower_bound_bytes)
+        top_bytes = c->ladder->rungs[0].plan.order_lower_bound_bytes;
     sources_take(c);
-    UL_TRY(limits_move(c, r->top_bytes, r->count, 0));
-    if (!c->options.finds_room || room_of(c->problem) == UINT64_MAX ||
+    UL_TRY(limits_move(c, top_bytes, r->count, 0));
+    if (!moves || !c->options.finds_room || room_of(c->problem) == UINT64_MAX ||
         has_rung_within(c->ladder, budget_bytes))
         return UL_OK;
     return room_find(c, r, budget_bytes, &c->ladder->room_bytes);
@@ -1176,15 +1203,15 @@ static struct box box_between(const struct ul_plan_ladder *ladder, uint64_t budg
                         .end_cost = below->plan.cost};
 }
 
-/* Halves what lies between two rungs, as far as the budget is in a half, and looks there with more
- * work. Which limits are tried, and what may become a rung, follows from the rungs around alone: a
- * plan in the box is dearer than all that larger budgets get, and larger than all that smaller
- * ones do. So the ladder stays monotone, though not all of it is looked at. */
+/* Halves the interval between two rungs, on the side of the budget, and searches there with more
+ * work. The limits tried, and the plans that may become a rung, depend only on the rungs around: a
+ * plan in the box costs more than all that larger budgets get, and is larger than all that smaller
+ * ones get. So the ladder stays monotone, though only a part of it is searched. */
 static enum ul_status rungs_between(struct climb *c, struct rungs *r, uint64_t budget_bytes)
 {
     enum { MAX_HALVINGS = 6, RUNGS_A_HALVING = 8 };
     uint32_t halvings = r->count / RUNGS_A_HALVING + 1;
-    uint64_t passed_bytes = 0; /* nothing was found within so much */
+    uint64_t passed_bytes = 0; /* nothing was found within this limit */
     halvings = halvings < MAX_HALVINGS ? halvings : MAX_HALVINGS;
     limits_set(c, &ul_remat_limits_between);
     for (uint32_t i = 0; i < halvings && !is_late(c); i++) {
@@ -1225,22 +1252,11 @@ static void base_order(struct climb *c)
 static void beside_make(struct climb *c)
 {
     const struct ul_plan *base = c->base;
-    uint64_t *change = UL_NEW_ARRAY(&c->scratch, uint64_t, (uint64_t)base->position_count + 2);
-    uint64_t live = 0;
-    for (uint32_t r = 0; r < base->range_count; r++) {
-        const struct ul_plan_range *range = &base->ranges[r];
-        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
-        uint64_t bytes = ul_size_align_or_die(range->size_bytes, base->alignment_bytes);
-        if (range->space != 0 || begin >= range->end)
-            continue;
-        change[begin] += bytes;
-        change[range->end] -= bytes;
-    }
+    const uint64_t *live_bytes = ul_account_live_sums(&c->scratch, base);
     c->beside = UL_NEW_ARRAY(&c->scratch, uint64_t, c->problem->step_count);
     for (uint32_t p = 0; p < base->position_count; p++) {
-        live += change[p];
         uint64_t *max = &c->beside[base->positions[p].step];
-        *max = live > *max ? live : *max;
+        *max = live_bytes[p] > *max ? live_bytes[p] : *max;
     }
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         uint64_t touched = c->needs[s][ul_step_cheapest(&c->problem->steps[s])];
@@ -1248,7 +1264,7 @@ static void beside_make(struct climb *c)
     }
 }
 
-/* Counts what lives in the base plan as long as a tree runs, and is not touched by its steps. */
+/* Counts bytes that live in the base plan while a tree runs, and are not touched by its steps. */
 static void around_weigh(const struct climb *c, const struct ul_problem_tree *tree,
                          struct around *around)
 {
@@ -1281,7 +1297,7 @@ static void trees_find(struct climb *c)
         around_weigh(c, &c->trees.trees[t], &c->around[t]);
 }
 
-/* What regions that are one node need in the base plan's order. */
+/* The bytes that regions that are one node need in the base plan's order. */
 static void trees_weigh(struct climb *c, const struct choice *choice)
 {
     const struct whole whole = base_whole(c, choice);
@@ -1296,7 +1312,8 @@ static void trees_weigh(struct climb *c, const struct choice *choice)
     ul_arena_done(&scratch);
 }
 
-/* The floor of a graph, where nodes of several steps may do with what one of these needs. */
+/* The floor of a graph, where nodes of several steps may need only as much as one of their
+ * steps. */
 static uint64_t whole_floor(struct climb *c, struct ul_arena *scratch, const struct whole *whole,
                             const struct ul_problem_graph *graph)
 {
@@ -1311,7 +1328,7 @@ static uint64_t whole_floor(struct climb *c, struct ul_arena *scratch, const str
             continue; /* nodes keep the file order */
         part_make(c, scratch, whole, t++, UINT64_MAX, &part, &inner);
         uint64_t floor_bytes = whole_floor(c, scratch, &inner, &part.graph);
-        floor_bytes -= part.graph.graph.base_bytes; /* what always lives is counted outside */
+        floor_bytes -= part.graph.graph.base_bytes; /* bytes that always live are counted outside */
         if (floor_bytes < g.working_bytes[v])
             g.working_bytes[v] = floor_bytes;
     }
@@ -1378,7 +1395,7 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     r->count = rung_count(problem);
 }
 
-/* Has the climb begin further down, with as much between two rungs. */
+/* Lets the climb begin further down, with the same distance between two rungs. */
 static void rungs_begin_below(struct climb *c, struct rungs *r, uint64_t bytes)
 {
     uint64_t limit = ul_plan_space_budget(&c->options.beside, c->base, bytes);
@@ -1390,8 +1407,8 @@ static void rungs_begin_below(struct climb *c, struct rungs *r, uint64_t bytes)
     r->top_bytes = r->floor_bytes + room;
 }
 
-/* Asks whether the method that is named can do anything for the program. Where it can, plans in
- * which nothing runs twice name it too, since no other method may take its place. */
+/* Asks whether the named method can do anything for the program. Where it can, plans in which
+ * nothing runs twice name it too, since no other method may take its place. */
 static bool is_served(struct climb *c, const struct choice *choice, uint64_t top_bytes,
                       const char **why_not)
 {
@@ -1406,7 +1423,7 @@ static bool is_served(struct climb *c, const struct choice *choice, uint64_t top
     return true;
 }
 
-/* The base plan with ever fewer optional values. */
+/* Offers the base plan with fewer and fewer optional values. */
 static enum ul_status base_offer(struct climb *c, const struct choice *choice, uint64_t top_bytes)
 {
     const char *why_not;
@@ -1416,7 +1433,7 @@ static enum ul_status base_offer(struct climb *c, const struct choice *choice, u
     return sequence_offer(c, c->base_steps, c->problem->step_count, choice, NULL);
 }
 
-/* Of the packing of a rung, where the caller gave no limit. */
+/* For the packing of a rung, where the caller gave no limit. */
 enum { PACK_WORK = 1 << 24 };
 
 static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
@@ -1444,7 +1461,7 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
     return budget_bytes == 0 ? UL_OK : rungs_between(c, &r, budget_bytes);
 }
 
-/* Where options say what is kept, values move out of that plan alone. */
+/* Where options say which values are kept, values move only out of that plan. */
 static enum ul_status kept_climb(struct climb *c)
 {
     const struct source kept = {.positions = c->base->positions,
@@ -1463,16 +1480,31 @@ static enum ul_status kept_climb(struct climb *c)
     return UL_OK;
 }
 
+/* The plan with the runs one after the other, where the first plan runs steps at the same time. */
+static enum ul_status base_make(struct climb *c, const struct ul_plan *first, struct ul_plan *base)
+{
+    *base = *first;
+    if (ul_plan_only_runs(first))
+        return UL_OK;
+    ul_transfer_only_runs(c->arena, base);
+    return ul_plan_complete(c->arena, c->problem, &c->options, base, c->diag);
+}
+
 const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options, struct ul_plan *plan)
 {
-    struct climb c = {.arena = arena, .problem = problem, .options = *options, .base = plan};
+    struct ul_plan base;
+    struct ul_diag diag = {.status = UL_OK};
+    struct climb c = {
+        .arena = arena, .problem = problem, .options = *options, .base = &base, .diag = &diag};
     c.effort.seed = options->seed;
     struct rungs r = {.count = 0};
     if (options->remat == UL_REMAT_BEST || options->remat == UL_REMAT_NONE ||
         problem->step_count == 0)
         return NULL;
     ul_plan_options_resolve(&c.options);
+    enum ul_status status = base_make(&c, plan, &base);
+    UL_ASSERT(status == UL_OK);
     ul_arena_init(&c.scratch);
     climb_prepare(&c, &r);
     limits_set(&c, &ul_remat_limits_rung);
@@ -1486,7 +1518,7 @@ const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *p
     return serves ? NULL : why_not;
 }
 
-/* What is to be kept of steps, for the nodes of a choice. */
+/* Marks the nodes of a choice whose values are to be kept. */
 static const bool *keep_mark(struct climb *c, const struct choice *choice)
 {
     const struct ul_problem_graph *graph = &choice->graph;
@@ -1500,7 +1532,7 @@ static const bool *keep_mark(struct climb *c, const struct choice *choice)
     return is_kept;
 }
 
-/* The plan of what the method `keep` makes of the base order. */
+/* The plan that the method `keep` makes from the base order. */
 static enum ul_status keep_plan(struct climb *c, struct choice *choice, struct ul_plan *plan)
 {
     uint32_t count;
@@ -1534,7 +1566,7 @@ enum ul_status ul_ladder_keep(struct ul_arena *arena, const struct ul_problem *p
     climb_prepare(&c, &r);
     limits_set(&c, &ul_remat_limits_rung);
     enum ul_status status = keep_plan(&c, &r.alone, plan);
-    if (status == UL_MISMATCH && r.alone.rewritten) { /* values are what the program has them be */
+    if (status == UL_MISMATCH && r.alone.rewritten) { /* values are as the program has them */
         *diag = (struct ul_diag){.status = UL_OK};
         c.keeps_values = true;
         choice_make(&c, r.alone.alternatives, &r.alone.inside, &r.alone);
@@ -1603,11 +1635,14 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
         UL_TRY(ul_plan_without_budget(arena, problem, &c.options, &first.plan, diag));
     rung_add(arena, ladder, &first);
     bool keeps = c.options.remat == UL_REMAT_KEEP && c.options.kept != NULL;
-    bool is_fixed = keeps && ul_transfer_space(problem) == UL_PLAN_NONE;
+    bool is_fixed = keeps && ul_problem_other_space(problem) == UL_PLAN_NONE;
     if (c.options.pack == UL_PACK_NONE || is_fixed || problem->step_count == 0)
         return UL_OK;
     c.effort.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
-    c.base = &first.plan;
+    struct ul_plan base_plan;
+    UL_TRY(base_make(&c, &first.plan, &base_plan));
+    c.base = &base_plan;
+    c.is_asynchronous = ul_problem_is_asynchronous(problem);
     ul_arena_init(&c.scratch);
     enum ul_status status = keeps ? kept_climb(&c) : climb_run(&c, options->budget_bytes);
     ul_arena_done(&c.scratch);

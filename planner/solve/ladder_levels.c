@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which optional values a plan does without: ever fewer bytes at ever more cost.
+/* Chooses the optional values that a plan gives up: fewer and fewer bytes at more and more cost.
  *
- * Problem: of a step's alternatives one wants its weights in a larger form, another keeps memory of
- * a library, a third neither; each is paid for at every position. Which steps take the slower way
- * first? Method: a price for a byte, from 0 up. At a price, each step takes what is cheapest with
- * the price of its share of optional bytes; the choice changes where a step's lower convex hull of
- * bytes and cost has an edge, so that all choices are the edges of all hulls in order of their
- * slopes:
+ * Problem: among a step's alternatives, one wants its weights in a larger form, another keeps
+ * memory of a library, a third neither; each takes bytes at every position. Which steps take the
+ * slower way first? Method: a price for a byte, from 0 up. At a price, each step takes the
+ * alternative that is cheapest with the price of its share of optional bytes. The choice changes
+ * where a step's lower convex hull of bytes and cost has an edge, so all choices are the edges of
+ * all hulls in order of their slopes:
  *
  *     cost |x                  step 1: x to y at 2 a byte, y to z at 5
  *          |   y               step 2: u to v at 3
  *          |        z          levels: x u, y u, y v, z v
  *          +---------- fewer bytes
  *
- * Of many edges, some levels are taken, even in bytes. Which bytes count, those of space 0 or those
- * beside it too, a budget decides; levels are made of both, so that a plan that a budget of one
- * kind gets is among those of the other. Left undone: what several steps share is gone only when
- * the last of them gives it up, and until then nothing is saved; choices between the hulls. */
+ * Where there are many edges, some levels are taken, evenly by bytes. A budget decides which bytes
+ * count, those of space 0 only or also those outside it. Levels are made for both kinds, so that a
+ * plan found for a budget of one kind is among those of the other. Left undone: a value that
+ * several steps share saves nothing until the last of them gives it up; choices between the
+ * hulls. */
 #include "planner/model/optional.h"
 #include "planner/model/timeline.h"
 #include "planner/solve/solve_internal.h"
@@ -24,12 +25,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_EDGES = 16 }; /* levels beside the first, of one kind of bytes */
+enum { MAX_EDGES = 16 }; /* levels in addition to the first, for one kind of bytes */
 
-/* A step's change to an alternative of fewer bytes. */
+/* A step's change to an alternative with fewer bytes. */
 struct edge {
     uint32_t step, index;
-    uint64_t most_bytes; /* that the step needs after it */
+    uint64_t most_bytes; /* that the step needs after the change */
     uint64_t saved_bytes;
     double price; /* of a byte */
 };
@@ -42,7 +43,7 @@ static int by_price(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* The alternative from `from` along the hull, or `from` at its end. */
+/* The next alternative after `from` along the hull, or `from` at its end. */
 static uint32_t hull_next(const struct ul_plan_step *step, const uint64_t *needs, uint32_t from,
                           double *price)
 {
@@ -82,7 +83,7 @@ static uint32_t edges_make(const struct ul_problem *problem, uint64_t *const *ne
     return count;
 }
 
-/* A level after each edge that brings the bytes saved to the next even part of all. */
+/* Takes a level after each edge that brings the saved bytes to the next even part of all. */
 static void levels_take(struct ul_arena *arena, const struct ul_problem *problem, uint64_t **needs,
                         const struct edge *edges, uint32_t edge_count,
                         struct ul_ladder_levels *levels)
@@ -114,7 +115,7 @@ static void levels_add(struct ul_arena *arena, const struct ul_problem *problem,
     uint64_t *shares = ul_optional_shares(arena, problem, alignment_bytes, with_beside);
     uint64_t **needs = UL_NEW_ARRAY(arena, uint64_t *, problem->step_count);
     uint64_t alternative_count = 0;
-    /* No step goes another way for what is smaller than its padding. */
+    /* No step goes another way for a value that is smaller than its padding. */
     for (uint32_t v = 0; v < problem->value_count; v++)
         shares[v] = problem->values[v].size_bytes < alignment_bytes ? 0 : shares[v];
     for (uint32_t s = 0; s < problem->step_count; s++) {

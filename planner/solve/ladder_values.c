@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A problem in which a value that several steps write is one value for each of them.
+/* Rewrites a problem so that a value that several steps write is one value for each of them.
  *
- * Problem: in the abstract graph a node makes its value whole, so that of a value written by
- * slices (a Concat whose producers write into it) or updated none of the writers could be run
- * again: a skip connection would have to be kept.
- * Method: what a write leaves behind is a value of its own, in the place of the one before it:
+ * Problem: in the abstract graph a node makes its whole value. So no writer of a value that is
+ * updated, or written by slices (a Concat whose producers write into it), could run again, and a
+ * skip connection would have to be kept. Method: each write makes a value of its own, in the place
+ * of the one before it:
  *
  *     s: write slice of v              s: writes v.1
  *     r: read the slice                r: reads v.1, must come before t, and runs once
  *     t: write the rest of v           t: reads v.1, writes v (in place of v.1)
  *     u: read v                        u: reads v
  *
- * s, and s and t together, may now be run again. Plans are made of the original problem's steps: a
- * sequence whose reads there would not see what they should is not a plan, and the checker says so.
+ * s, and s and t together, may now be run again. Plans consist of the original problem's steps: a
+ * sequence whose reads there would see wrong contents is not a plan, and the checker refuses it.
  * Left undone: writers of a value keep their file order; steps in loops and branches keep their
  * values. */
 #include "planner/model/problem_graph.h"
@@ -24,13 +24,14 @@ struct splitter {
     struct ul_arena *arena;
     const struct ul_problem *from;
     struct ul_problem *to;
-    uint32_t *writers;  /* per value of `from`: steps that write it */
-    uint32_t *versions; /* per value: how many were written so far; 0 for values left as they are */
-    uint32_t *current;  /* per value: what a read finds now */
-    uint32_t **readers; /* per value: steps that read the current version, until the next write */
+    uint32_t *writers; /* by value of `from`: steps that write it */
+    /* by value: how many were written so far; 0 for values that are not rewritten */
+    uint32_t *versions;
+    uint32_t *current;  /* by value: the version that a read finds now */
+    uint32_t **readers; /* by value: steps that read the current version, until the next write */
     uint32_t *reader_count, *reader_capacity;
-    bool *splits;          /* per value */
-    const uint32_t *trees; /* per region; 0: its steps are nodes of the graph */
+    bool *splits;          /* by value */
+    const uint32_t *trees; /* by region; 0: its steps are nodes of the graph */
 };
 
 static const struct ul_plan_substep *substep_of(const struct splitter *s, uint32_t step)
@@ -43,8 +44,8 @@ static bool is_plain(const struct splitter *s, const struct ul_plan_step *step)
     return s->trees[step->region] == 0 && step->alternatives[0].substep_count == 1;
 }
 
-/* Several writers of the root sequence or of one entry, each of one substep that writes no other
- * such value. */
+/* Chooses values with several writers in the root sequence or in one entry, each with one substep
+ * that writes no other such value. */
 static void values_choose(struct splitter *s)
 {
     const struct ul_problem *from = s->from;
@@ -86,8 +87,8 @@ static uint32_t version_add(struct splitter *s, uint32_t value)
     return ul_problem_add_value(s->to, &version);
 }
 
-/* What a step reads of a version that another step will change: it comes before that, and only
- * then finds what it should. */
+/* Notes that a step reads a version that another step will change: it must come before that step,
+ * and only then reads the right contents. */
 static void reader_note(struct splitter *s, uint32_t value, uint32_t step)
 {
     UL_GROW(s->arena, s->readers[value], s->reader_count[value], s->reader_capacity[value]);
@@ -163,7 +164,7 @@ static void writes_rewrite(struct splitter *s, struct rewriting *r, uint32_t ste
     }
 }
 
-/* The step's own options, but for those that the value's other writers rule out. */
+/* The step's own options, except those that the value's other writers rule out. */
 static void options_rewrite(struct splitter *s, struct rewriting *r, uint32_t step)
 {
     const struct ul_plan_substep *substep = substep_of(s, step);

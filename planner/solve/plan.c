@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planner's pipeline without a budget: verify, order, live ranges and aliases, offsets, sums,
- * check. */
+/* Runs the planner's pipeline without a budget: verify, order, live ranges and aliases, offsets,
+ * sums, check. */
 #include "planner/model/timeline.h"
 #include "planner/order/order.h"
 #include "planner/pack/placement.h"
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
+#include "planner/transfer/transfer.h"
 
 #include <string.h>
 
-/* Lets a range that begins or ends inside of a span live through all of the span. A range that
- * takes over bytes of another keeps the position of the handover. */
+/* Lets a range that begins or ends inside a span live through the whole span. A range that takes
+ * over bytes of another keeps the position of the handover. */
 static void widen(const struct ul_plan_span *spans, struct ul_plan *plan)
 {
     for (uint32_t r = 0; r < plan->range_count; r++) {
@@ -26,7 +27,7 @@ static void widen(const struct ul_plan_span *spans, struct ul_plan *plan)
     }
 }
 
-/* Finds offsets for the ranges. `spans` may be NULL; else it is as in ul_plan_complete_spans. */
+/* Finds offsets for the ranges. `spans` may be NULL, or as in ul_plan_complete_spans. */
 static enum ul_status place(struct ul_arena *arena, const struct ul_problem *problem,
                             const struct ul_plan_options *options, const struct ul_plan_span *spans,
                             struct ul_plan *plan, struct ul_diag *diag)
@@ -126,7 +127,7 @@ static enum ul_status order_plan(struct ul_arena *arena, const struct ul_problem
     return ul_plan_complete(arena, problem, options, plan, diag);
 }
 
-/* The plan of minimum memory, and of those at minimum cost. */
+/* The plan with minimum memory, and among those the one with minimum cost. */
 static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_problem *problem,
                                       const struct ul_plan_options *options, struct ul_plan *plan,
                                       struct ul_diag *diag)
@@ -138,7 +139,7 @@ static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_pr
     plan->orders_lower_bound_bytes = orders_lower_bytes;
     if (choice.is_file || options->order != UL_ORDER_BEST)
         return UL_OK;
-    /* What packs worse than the file order is no gain. */
+    /* An order that packs worse than the file order gains nothing. */
     struct ul_plan_options file = *options;
     struct ul_plan other = {.position_count = 0};
     file.order = UL_ORDER_FILE;
@@ -149,6 +150,35 @@ static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_pr
         *plan = other;
     plan->orders_lower_bound_bytes = orders_lower_bytes;
     return UL_OK;
+}
+
+/* Lets steps on other resources run at the same time as others, at the least cost, and then within
+ * the fewest bytes for that cost, found by halving. */
+static enum ul_status resources_use(struct ul_arena *arena, const struct ul_problem *problem,
+                                    const struct ul_plan_options *options, struct ul_plan *plan,
+                                    struct ul_diag *diag)
+{
+    enum { HALVINGS = 6, WORK = 1 << 22, STEP_WORK = 1 << 12 };
+    struct ul_plan best = *plan;
+    struct ul_effort effort = {.work_limit = options->work_limit};
+    if (effort.work_limit == 0)
+        effort.work_limit = WORK + STEP_WORK * (uint64_t)plan->position_count;
+    uint64_t low = plan->order_lower_bound_bytes, unit = options->alignment_bytes;
+    ul_transfer_overlap(arena, problem, UINT64_MAX, &effort, &best);
+    for (uint32_t i = 0; i <= HALVINGS && best.order_lower_bound_bytes > low; i++) {
+        struct ul_plan other = *plan;
+        uint64_t high = best.order_lower_bound_bytes - unit;
+        uint64_t limit = i == 0 || low > high ? low : low + (high - low) / 2;
+        effort.work = 0;
+        ul_transfer_overlap(arena, problem, limit, &effort, &other);
+        if (other.cost > best.cost)
+            low = limit + unit;
+        else
+            best = other;
+    }
+    plan->positions = best.positions;
+    plan->position_count = best.position_count;
+    return ul_plan_complete(arena, problem, options, plan, diag);
 }
 
 enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_problem *problem,
@@ -163,6 +193,8 @@ enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_pr
     UL_TRY(ul_problem_verify(problem, diag));
     memset(plan, 0, sizeof *plan);
     UL_TRY(best_order_plan(arena, problem, &resolved, plan, diag));
+    if (ul_problem_is_asynchronous(problem))
+        UL_TRY(resources_use(arena, problem, &resolved, plan, diag));
     ul_plan_judge(problem, 0, NULL, plan);
     return ul_plan_check(arena, problem, plan, diag);
 }
@@ -173,13 +205,12 @@ enum ul_status ul_plan_unfold(struct ul_arena *arena, const struct ul_problem *p
     const struct ul_plan_options options = {.pack = UL_PACK_NONE,
                                             .alignment_bytes = plan->alignment_bytes};
     struct ul_plan unfolded = {.order_method = plan->order_method, .remat_method = "none"};
-    unfolded.positions = UL_NEW_ARRAY(arena, struct ul_plan_position, plan->position_count);
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_plan_position *at = &plan->positions[p];
-        if (at->kind != UL_PLAN_RUN || at->copy > 0)
-            continue;
-        unfolded.positions[unfolded.position_count] = *at;
-        unfolded.positions[unfolded.position_count++].stream = 0;
+    struct ul_plan runs = *plan;
+    ul_transfer_only_runs(arena, &runs);
+    unfolded.positions = runs.positions;
+    for (uint32_t p = 0; p < runs.position_count; p++) {
+        if (runs.positions[p].copy == 0)
+            unfolded.positions[unfolded.position_count++] = runs.positions[p];
     }
     UL_ASSERT(unfolded.position_count >= problem->step_count);
     unfolded.orders_lower_bound_bytes = plan->orders_lower_bound_bytes;

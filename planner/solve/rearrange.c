@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts the positions of a finished plan in another order, where the plan reserves no more for it.
+/* Puts the positions of a finished plan in another order, if the plan then reserves no more.
  *
  * Problem: an order that lets more run at once keeps values longer, and whether they still fit
- * shows only when ranges are packed again.
- * Method: the caller arranges positions so that live sums stay below a limit, at first below what
- * the plan reserves. Where the packing of its ranges takes more than that, the caller tries again
- * with a lower limit. Left undone: plans with transfers. */
+ * shows only when ranges are packed again. Method: the caller arranges positions so that live sums
+ * stay below a limit, at first below the reserved bytes. Where the packed ranges take more than
+ * that, the caller tries again with a lower limit. Left undone: plans with transfers. */
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
 
-enum { SHARES = 16 }; /* of the bytes between what always lives and what is reserved */
+enum { SHARES = 16 }; /* of the bytes between those that always live and the reserved ones */
 
 static uint64_t persistent_bytes(const struct ul_problem *problem, const struct ul_plan *plan)
 {

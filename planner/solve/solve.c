@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order and recomputation of an abstract graph: the published order, heuristics, exact search,
- * and, where a budget is not met by order alone, recomputation. The best result wins. */
+/* Orders and recomputes an abstract graph: the published order, heuristics, exact search, and,
+ * where order alone does not meet a budget, recomputation. The best result wins. */
 #include "planner/solve/solve.h"
 #include "planner/order/order.h"
 #include "planner/remat/remat.h"
@@ -16,7 +16,7 @@ struct solver {
     struct ul_solve_result *result;
     struct ul_effort effort;    /* the deadline and the seed of all methods */
     uint64_t order_bound_bytes; /* of every order without recomputation */
-    uint64_t repeat_bound;      /* what repeats cost at least */
+    uint64_t repeat_bound;      /* the least cost of repeats */
     bool misfit_proven;         /* over all orders and recomputations */
 };
 
@@ -29,10 +29,10 @@ static void sequence_keep(struct solver *s, const uint32_t *sequence, uint32_t c
     r->peak_bytes = peak_bytes;
     r->cost = cost;
     r->method = method;
-    r->optimal_within = NULL; /* a proof is of what it was made for */
+    r->optimal_within = NULL; /* a proof holds only for the result that it was made for */
 }
 
-/* An order of every node once: the smaller peak wins, or the method that was named. */
+/* Offers an order of every node once: the smaller peak wins, or the method that was named. */
 static void order_offer(struct solver *s, const uint32_t *order, bool is_named, const char *method)
 {
     uint64_t peak, cost;
@@ -75,7 +75,7 @@ static void orders_run(struct solver *s)
         s->result->method = ul_method_get(UL_METHOD_ORDER, s->options->order)->name;
 }
 
-/* What a node needs by itself bounds every order and every recomputation. */
+/* The need of a single node bounds every order and every recomputation. */
 static void bounds_make(struct solver *s)
 {
     const struct ul_solve_graph *g = s->graph;
@@ -92,7 +92,8 @@ static void bounds_make(struct solver *s)
     s->order_bound_bytes = s->result->lower_bound_bytes;
 }
 
-/* Where the budget is proven to be too small: how far up a schedule is found. */
+/* Where the budget is proven to be too small: finds the next budget for which there is a
+ * schedule. */
 static void misfit_measure(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
@@ -117,8 +118,8 @@ static void misfit_measure(struct solver *s)
     r->smallest_budget_bytes = high;
 }
 
-/* The orders to start from: that of minimum peak may need fewer repeats than the published one. One
- * that was named is the only one. */
+/* The orders to start from: that of minimum peak may need fewer repeats than the published one. An
+ * order that was named is the only one. */
 static struct ul_remat_orders orders_make(struct solver *s)
 {
     const uint32_t **orders = UL_NEW_ARRAY(s->arena, const uint32_t *, 2);
@@ -144,7 +145,8 @@ static struct ul_remat remat_make(struct solver *s, uint64_t budget_bytes, uint6
     return remat;
 }
 
-/* Where one step needs more than the budget: what recomputation gets to, down to the bound. */
+/* Where one step needs more than the budget: the smallest peak that recomputation reaches, down to
+ * the bound. */
 static void smallest_measure(struct solver *s)
 {
     struct ul_solve_result *r = s->result;

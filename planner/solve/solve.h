@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a caller asks: a plan for a problem, a ladder of plans, a sequence for an abstract graph. */
+/* What a caller can ask: a plan for a problem, a ladder of plans, a sequence for an abstract
+ * graph. */
 #ifndef UL_PLANNER_SOLVE_SOLVE_H
 #define UL_PLANNER_SOLVE_SOLVE_H
 
@@ -15,27 +16,27 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
 
 /* plan.c */
 
-/* Makes of a plan that ul_plan_check accepts the one that any plan of its implementations computes
- * the same bits as: each step once, in the order of first runs, no byte of the arena used twice. */
+/* Turns a plan that ul_plan_check accepts into the one that computes the same bits as any plan with
+ * its implementations: each step once, in the order of first runs, no byte of the arena used
+ * twice. */
 enum ul_status ul_plan_unfold(struct ul_arena *arena, const struct ul_problem *problem,
                               struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* spares.c */
 
-/* Gives steps the spare alternatives whose scratch has a place in what lies free; the plan stays as
- * large as it is, and has passed ul_plan_check. */
+/* Gives steps the spare alternatives whose scratch fits into free bytes; the plan stays as large as
+ * it is, and has passed ul_plan_check. */
 enum ul_status ul_plan_take_spares(struct ul_arena *arena, const struct ul_problem *problem,
                                    struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* gather.c */
 
-/* Says which positions of a plan may share a launch, and how many may share one: those of one kind;
- * 0: none. */
+/* The positions of a plan that may share a launch, and how many: those of one kind; 0: none. */
 struct ul_plan_gathering {
     const uint32_t *kinds;
     uint32_t most;
 };
-/* Reorders a plan that has nothing but runs, so that more positions that share launches follow one
+/* Reorders a plan that has only runs, so that more positions that share launches follow one
  * another, and none of them touches bytes that another one writes. The plan reserves no more than
  * before, costs the same, and has passed ul_plan_check. */
 enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *problem,
@@ -45,19 +46,20 @@ enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *p
 
 /* streams.c */
 
-/* What two streams would gain of a plan, per position. */
+/* What two streams would gain for a plan, by position. */
 struct ul_plan_streaming {
-    const bool *may;            /* it may run beside others */
-    const bool *counts;         /* no two of these may run beside each other; NULL: any may */
-    const uint64_t *costs;      /* how long it takes, a launch that it shares counted once */
-    const uint64_t *busy_costs; /* how long its work would take all of the device, at most that */
-    const uint32_t *groups;     /* the first of those that share its launch, or itself */
-    uint64_t fork_cost;         /* of two streams that part and meet again */
-    uint32_t least_percent;     /* what must be gained of the cost of the plan */
+    const bool *may;       /* it may run at the same time as others */
+    const bool *counts;    /* no two of these may run at the same time; NULL: any may */
+    const uint64_t *costs; /* its time, with a shared launch counted once */
+    /* the time that its work would take on the whole device, at most that */
+    const uint64_t *busy_costs;
+    const uint32_t *groups; /* the first of those that share its launch, or itself */
+    uint64_t fork_cost;     /* for two streams that part and meet again */
+    uint32_t least_percent; /* the least gain, as a part of the plan's cost */
 };
-/* Lets positions of a plan that has nothing but runs be done on stream 1, beside others, where that
- * gains so much. The plan reserves no more than before, positions that share a launch still may,
- * and it has passed ul_plan_check. Nothing is proven any more of its cost. */
+/* Lets positions of a plan that has only runs run on stream 1, at the same time as others, where
+ * that gains enough. The plan reserves no more than before, positions that share a launch still
+ * may, and it has passed ul_plan_check. Proofs about its cost are dropped. */
 enum ul_status ul_plan_stream(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options,
                               const struct ul_plan_streaming *streaming, struct ul_plan *plan,
@@ -66,30 +68,30 @@ enum ul_status ul_plan_stream(struct ul_arena *arena, const struct ul_problem *p
 /* ladder.c */
 
 /* One plan of a ladder. Where the ladders of a program and of its rewritings are merged, `variant`
- * says whose plan it is. */
+ * says to which program it belongs. */
 struct ul_plan_rung {
     struct ul_plan plan;
     uint32_t variant;
-    struct ul_plan_beside beside; /* of the program that it is a plan of */
+    struct ul_plan_beside beside; /* of the plan's program */
 };
-/* What a budget bounds of the plan. */
+/* The bytes of the plan that a budget counts. */
 uint64_t ul_rung_bytes(const struct ul_plan_rung *rung);
 
-/* Plans of ever less memory and ever more cost. The first is the plan without a budget; from the
- * second on, what a budget bounds falls and the cost rises with every rung. */
+/* Plans with less and less memory and more and more cost. The first is the plan without a budget;
+ * from the second on, the bytes that a budget counts fall and the cost rises with every rung. */
 struct ul_plan_ladder {
     struct ul_plan_rung *rungs;
     uint32_t count;
-    uint64_t room_bytes;    /* where no rung is within the budget: the room in another space with
-                               which one is; 0: none is known, or not asked */
+    uint64_t room_bytes; /* where no rung is within the budget: the room in another space that makes
+                            one fit; 0: none is known, or it was not asked for */
     const char *remat_name; /* the method of recomputation that was named, or NULL */
-    const char *why_not;    /* where that one did not serve: why, or NULL */
+    const char *why_not;    /* why that method did not apply, or NULL */
 };
 
-/* The ladder of `problem`, by what options->beside is beside it. With options->budget_bytes, more
- * rungs are looked for between the two that the budget lies between, so that the first rung that
- * fits one is monotone in it. `base` is what ul_plan_solve made without a budget, or NULL. Each
- * plan has passed ul_plan_check. */
+/* The ladder of `problem`, with options->beside outside it. With options->budget_bytes, more rungs
+ * are searched between the two around the budget, so that the first rung that fits a budget is
+ * monotone in it. `base` is the result of ul_plan_solve without a budget, or NULL. Each plan has
+ * passed ul_plan_check. */
 enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *problem,
                                const struct ul_plan_options *options, const struct ul_plan *base,
                                struct ul_plan_ladder *ladder, struct ul_diag *diag) UL_MUST_CHECK;
@@ -98,19 +100,19 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
  * that the method was asked. */
 const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options, struct ul_plan *plan);
-/* The ladder of `base`, each step once, and of the same order with ever fewer optional values; but
- * for what is no better than a rung of `known` (NULL: there is none). */
+/* The ladder of `base`, each step once, and of the same order with fewer and fewer optional values,
+ * without plans that are no better than a rung of `known` (NULL: there is none). */
 enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem *problem,
                                 const struct ul_plan_options *options, const struct ul_plan *base,
                                 const struct ul_plan_ladder *known, struct ul_plan_ladder *ladder,
                                 struct ul_diag *diag) UL_MUST_CHECK;
-/* Takes over the rungs of `other`, as plans of `variant`, that are smaller than all that cost no
- * more, and drops those that became worse than one of them. */
+/* Adds the rungs of `other`, as plans of `variant`, that are smaller than all that cost no more,
+ * and drops those that became worse than one of them. */
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
                      const struct ul_plan_ladder *other, uint32_t variant);
 /* The cheapest rung within the budget (0: any), or, where none is, the smallest. Sets its
- * `smallest_budget_bytes`, and `fits` as far as the budget goes; what does not fit names the method
- * of recomputation that was named. */
+ * `smallest_budget_bytes`, and `fits` with regard to the budget; a rung that does not fit names the
+ * method of recomputation that was named. */
 void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
                     struct ul_plan_rung *rung);
 
@@ -124,25 +126,33 @@ enum ul_status ul_plan_front(struct ul_arena *arena, const struct ul_problem *pr
                              const struct ul_plan_options *options, bool wants_ladder,
                              struct ul_plan_rung *first, struct ul_plan_ladder *ladder,
                              struct ul_diag *diag) UL_MUST_CHECK;
-/* Puts the cheapest rung within the budget in the place of the first, which `rung` holds, unless
- * the first is within it. A ladder without rungs changes nothing. `problem`: of any variant. */
+/* Replaces the first rung, which `rung` holds, by the cheapest one within the budget, unless the
+ * first is within it. A ladder without rungs changes nothing. `problem`: of any variant. */
 void ul_plan_pick(const struct ul_problem *problem, const struct ul_plan_options *options,
                   const struct ul_plan_ladder *ladder, struct ul_plan_rung *rung);
-/* Says of a plan of `problem` whether it is within the budget, and, where there is one, what no
- * other costs less than. */
+/* Sets whether a plan of `problem` is within the budget, and, where there is one, the bound of the
+ * cost of all plans. */
 void ul_plan_finish(const struct ul_problem *problem, const struct ul_plan_options *options,
                     struct ul_plan_rung *rung);
 
+/* Lays a plan that fits out in the banks of its problem, where there are any; it then has passed
+ * ul_plan_check. Where that fails, *next_bytes is the number of bytes below which a next plan may
+ * be tried (callers try this many times); else it is 0. */
+enum { UL_LAY_OUT_TRIES = 8 };
+enum ul_status ul_plan_lay_out(struct ul_arena *arena, const struct ul_problem *problem,
+                               const struct ul_plan_options *options, struct ul_plan *plan,
+                               uint64_t *next_bytes, struct ul_diag *diag) UL_MUST_CHECK;
+
 /* bound.c */
 
-/* Sets cost_bound of a plan made for a budget, and what follows from it: optimal, or that within a
- * rewriting of the program, and no narrower proof beside these. */
+/* Sets cost_bound of a plan made for a budget, and what follows from it: optimal, or optimal within
+ * a rewriting of the program, and no narrower proof in addition to these. */
 void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
 
 struct ul_solve_options {
     enum ul_plan_order order;
     enum ul_plan_remat remat;
-    uint64_t budget_bytes; /* of the live sum; 0: none */
+    uint64_t budget_bytes; /* for the live sum; 0: none */
     uint64_t seed;
     uint64_t work_limit;       /* counted node visits; 0: the default */
     double time_limit_seconds; /* 0: none */
@@ -156,24 +166,25 @@ struct ul_solve_result {
     uint64_t lower_bound_bytes; /* over all orders and recomputations */
     uint64_t cost, base_cost, cost_bound;
     uint32_t recomputes;
-    const char *bound_method; /* where values may move: what proves more than base_cost, or NULL */
-    bool optimal;             /* over the full problem */
-    const char *optimal_within; /* what a narrower proof covers, or NULL */
+    const char *bound_method; /* where values may move: the method that proves more than base_cost,
+                                 or NULL */
+    bool optimal;             /* over the complete problem */
+    const char *optimal_within; /* the scope of a narrower proof, or NULL */
     bool fits;
     bool proven;                    /* a misfit is certain */
     uint64_t smallest_budget_bytes; /* the smallest peak seen */
     uint32_t largest_step;          /* the step that needs lower_bound_bytes */
     bool stopped_by_time;
     const char *method;
-    const char *why_not;       /* why the method that was named does not serve, or NULL */
-    const char *order_why_not; /* the same of orders */
-    /* Where values move to another space, all that is done, runs too: a step is a place in the
-     * published order, a value a node. Else NULL. */
+    const char *why_not;       /* why the named method does not apply, or NULL */
+    const char *order_why_not; /* the same for orders */
+    /* Where values move to another space, all operations including runs: a step is a place in the
+     * published order, a value is a node. Else NULL. */
     const struct ul_plan_position *positions;
     uint32_t position_count;
 };
 
-/* solve_json.c: planner/README.md has the format. UL_INVALID with what is wrong. */
+/* solve_json.c: planner/README.md describes the format. UL_INVALID with what is wrong. */
 enum ul_status ul_solve_read_json(struct ul_arena *arena, const char *text, uint64_t size_bytes,
                                   struct ul_solve_graph *graph, struct ul_diag *diag) UL_MUST_CHECK;
 
@@ -186,8 +197,8 @@ void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
 
 /* solve_transfers.c */
 
-/* The same, and, where the graph has another space, values that move there within the budget; what
- * is found then has passed ul_plan_check. */
+/* The same, and, where the graph has another space, with values that move there within the budget;
+ * such a result has passed ul_plan_check. */
 enum ul_status ul_solve_graph_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
                                   const struct ul_solve_options *options,
                                   struct ul_solve_result *result,

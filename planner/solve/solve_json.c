@@ -33,7 +33,8 @@ static enum ul_status nodes_read(struct loader *l)
     if (!json_is_array(nodes) || json_array_size(nodes) > UL_LIMIT_NODES)
         return ul_diag_set(l->diag, UL_INVALID, "\"nodes\" is missing, no array, or too long");
     g->node_count = (uint32_t)json_array_size(nodes);
-    /* No schedule of 8 runs a node and some costs 2^62, which the searches take for never. */
+    /* No schedule that runs each node 8 times and a little more costs 2^62, which means never in
+     * the searches. */
     uint64_t max_cost = ((uint64_t)1 << 62) / ((uint64_t)g->node_count * 8 + 1000);
     g->names = UL_NEW_ARRAY(l->arena, const char *, g->node_count);
     g->size_bytes = UL_NEW_ARRAY(l->arena, uint64_t, g->node_count);
@@ -142,16 +143,16 @@ static enum ul_status order_read(struct loader *l)
     return UL_OK;
 }
 
-/* {"capacity": BYTES, "bandwidth": 10^6 bytes a second, "latency": cost, "duplex": bool}; what is
- * left out is 0, or no. */
+/* {"capacity": BYTES, "bandwidth": 10^6 bytes a second, "latency": cost, "duplex": bool}; a missing
+ * member is 0, or no. */
 static enum ul_status space_read(struct loader *l)
 {
     static const uint64_t max = (uint64_t)1 << 40;
     const json_t *given = json_object_get(l->root, "space");
     if (given == NULL)
         return UL_OK;
-    struct ul_plan_space *space = UL_NEW(l->arena, struct ul_plan_space);
-    *space = (struct ul_plan_space){.name = "other", .transfers = true};
+    struct ul_plan_offload *space = UL_NEW(l->arena, struct ul_plan_offload);
+    space->name = "other";
     struct {
         const char *key;
         uint64_t *out;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An abstract graph whose values may wait in another space.
+/* Solves an abstract graph whose values may wait in another space.
  *
- * Problem: within a budget, what is cheaper for each value: to keep it, to make it again, or to
- * copy it away and back beside what runs?
- * Method: recomputation, with little work, brings sequences within the budget and within larger
- * ones, the published order and the best one run nothing twice, and out of each values move until
- * it is within the budget (planner/transfer/). The cheapest wins, with what is waited for. The
- * graph becomes a problem of one step and one value a node, so that the plan's timeline and its
- * checker are those of programs. bound_transfers.c says what all schedules cost at least. */
+ * Problem: within a budget, what is cheaper for each value: to keep it, to recompute it, or to copy
+ * it away and back while steps run? Method: recomputation, with little work, gives sequences within
+ * the budget and within larger ones; the published order and the best one run nothing twice. Values
+ * move out of each sequence until it is within the budget (planner/transfer/). The cheapest wins,
+ * counting waits. The graph becomes a problem with one step and one value a node, so that the
+ * plan's timeline and its checker are those of programs. bound_transfers.c bounds the cost of all
+ * schedules. */
 #include "planner/model/timeline.h"
 #include "planner/remat/remat.h"
 #include "planner/solve/solve.h"
@@ -20,7 +20,8 @@ struct mover {
     struct ul_arena *arena;
     const struct ul_solve_graph *graph;
     struct ul_problem *problem; /* steps in the published order; values as nodes */
-    uint32_t *step_of;          /* per node */
+    const struct ul_plan_resource *engine;
+    uint32_t *step_of; /* per node */
     uint64_t budget_bytes;
     struct ul_solve_result *result;
 };
@@ -30,8 +31,7 @@ static void problem_make(struct mover *m)
     const struct ul_solve_graph *g = m->graph;
     m->problem = ul_problem_new(m->arena);
     m->step_of = UL_NEW_ARRAY(m->arena, uint32_t, g->node_count);
-    uint32_t other = ul_problem_add_space(m->problem, g->other->name, 0);
-    m->problem->spaces[other] = *g->other;
+    m->engine = ul_problem_engine(m->problem, ul_problem_add_offload(m->problem, g->other), false);
     for (uint32_t v = 0; v < g->node_count; v++) {
         struct ul_plan_value value =
             ul_plan_value_make(g->names[v], UL_PLAN_ACTIVATIONS, g->size_bytes[v]);
@@ -53,7 +53,7 @@ static void problem_make(struct mover *m)
     }
 }
 
-/* The checker's word on what was found: with the ranges that its positions have, packed anyhow. */
+/* Lets the checker decide on the positions found, with their ranges packed in any way. */
 static enum ul_status positions_check(struct mover *m, struct ul_arena *scratch,
                                       const struct ul_transfer *job, struct ul_diag *diag)
 {
@@ -94,7 +94,7 @@ static void result_take(struct mover *m, struct ul_arena *scratch, const struct 
 }
 
 /* Moves values out of a sequence of nodes until it is within the budget, if that is cheaper than
- * what there is. */
+ * the best result so far. */
 static enum ul_status sequence_move(struct mover *m, const uint32_t *nodes, uint32_t count,
                                     const char *method, struct ul_diag *diag)
 {
@@ -125,7 +125,7 @@ static enum ul_status sequence_move(struct mover *m, const uint32_t *nodes, uint
     return status;
 }
 
-/* Sequences within larger budgets run less again, and have more to move. */
+/* Sequences within larger budgets repeat less, and have more to move. */
 static enum ul_status repeats_move(struct mover *m, const struct ul_solve_options *options,
                                    struct ul_diag *diag)
 {
@@ -163,7 +163,7 @@ enum ul_status ul_solve_graph_run(struct ul_arena *arena, const struct ul_solve_
     ul_solve_run(arena, graph, &orders, result);
     if (!moves)
         return UL_OK;
-    /* What repeats alone have to cost, or cannot do, binds nothing that moves. */
+    /* A bound for repeats alone does not hold where values move. */
     result->cost_bound = result->base_cost;
     if (result->peak_bytes > options->budget_bytes) {
         problem_make(&m);
@@ -177,7 +177,7 @@ enum ul_status ul_solve_graph_run(struct ul_arena *arena, const struct ul_solve_
     if (result->fits && result->cost > result->base_cost)
         result->cost_bound =
             ul_bound_transfers(&(struct ul_bound_transfers){.graph = graph,
-                                                            .space = graph->other,
+                                                            .engine = m.engine,
                                                             .alignment_bytes = 1,
                                                             .budget_bytes = options->budget_bytes,
                                                             .known_cost = result->cost},

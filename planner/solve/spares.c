@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is free beside a plan, given to scratch.
+/* Gives free bytes of a plan to scratch.
  *
- * Problem: a step may make use of more scratch than it is planned with, but not at the price of a
- * larger arena. Method: once a plan is made, each step that runs once and has spare alternatives
- * (problem.h) gets the largest whose scratch has a place among what lies free at its position, the
+ * Problem: a step may use more scratch than it is planned with, but not at the price of a larger
+ * arena. Method: once a plan is made, each step that runs once and has spare alternatives
+ * (problem.h) gets the largest whose scratch fits into the free bytes at its position, at the
  * lowest such place.
  *
  *      reserved ---------------------------------
@@ -12,8 +12,8 @@
  *      0        | live   |----------| live      |
  *                         step p
  *
- * Invariants: reserved bytes, positions and all other ranges stay what they were. Left undone: gaps
- * are as the packing has left them; another packing may have larger ones. */
+ * Invariants: reserved bytes, positions and all other ranges stay unchanged. Left undone: gaps are
+ * as the packing left them; another packing may have larger ones. */
 #include "planner/model/timeline.h"
 #include "planner/solve/solve.h"
 
@@ -31,8 +31,8 @@ static int extent_compare(const void *left, const void *right)
     return a->end != b->end ? (a->end < b->end ? -1 : 1) : 0;
 }
 
-/* What is taken of space 0 while a range of scratch lives, but for itself, by offset; how many. On
- * another stream than 0 scratch lives through the wait for its step. */
+/* Lists the extents of space 0 taken by others while a range of scratch lives, by offset; returns
+ * their number. On another stream than 0 scratch lives through the wait for its step. */
 static uint32_t list_taken(const struct ul_plan *plan, uint32_t scratch, struct extent *taken)
 {
     uint32_t count = 0, begin = plan->ranges[scratch].begin, end = plan->ranges[scratch].end;
@@ -47,7 +47,7 @@ static uint32_t list_taken(const struct ul_plan *plan, uint32_t scratch, struct 
     return count;
 }
 
-/* The lowest place that is free; UINT64_MAX: there is none. */
+/* The lowest free place; UINT64_MAX: there is none. */
 static uint64_t find_place(const struct ul_plan *plan, const struct extent *taken, uint32_t count,
                            const struct ul_plan_substep *substep)
 {
@@ -65,7 +65,7 @@ static uint64_t find_place(const struct ul_plan *plan, const struct extent *take
     return begin <= reserved_bytes && size_bytes <= reserved_bytes - begin ? begin : UINT64_MAX;
 }
 
-/* The range of the scratch of a position in space 0; UL_PLAN_NONE: there is none. */
+/* The range of a position's scratch in space 0; UL_PLAN_NONE: there is none. */
 static uint32_t find_scratch(const struct ul_plan *plan, uint32_t position)
 {
     for (uint32_t r = plan->range_count; r-- > 0 && plan->ranges[r].value == UL_PLAN_NONE;) {

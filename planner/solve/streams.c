@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets branches that do not depend on each other run beside each other, on two streams.
+/* Lets branches that do not depend on each other run at the same time, on two streams.
  *
- * Problem: a device that is launched one step at a time is idle in part where a step has work for
- * few of its multiprocessors. Branches of a network could run at the same time. But an order that
- * is good for memory lets each branch use the bytes of the branch before it.
- * Method: a window is a run of positions of a finished plan. The positions of a window fall into
- * parts that do not depend on each other. Some parts go to stream 1 and come first, the others stay
- * on stream 0, and a wait ends the window. All that stream 1 touches lives through the wait:
+ * Problem: a device that runs one step at a time is partly idle where a step has work for few of
+ * its multiprocessors. Branches of a network could run at the same time. But an order that is good
+ * for memory lets each branch use the bytes of the branch before it. Method: a window is a run of
+ * positions of a finished plan. The positions of a window fall into parts that do not depend on
+ * each other. Some parts go to stream 1 and come first, the others stay on stream 0, and a wait
+ * ends the window. Everything that stream 1 touches lives through the wait:
  *
  *      position  0     1      2    3      4       0     1      2     3     4     5
  *      stream 0  conv  conv a  .   conv b  .  ->  conv               conv b      wait
  *      stream 1                                         conv a                        ...
  *      a                [------)                        [--------------------------)
  *
- * A window takes as long as the stream that takes longest. It is one only where the work of both
- * streams, spread over the whole device, takes no longer than that: so what two full steps would
- * take from each other is never counted as a gain. Of all sets of windows the fastest is chosen, by
- * dynamic programming over the positions, as far as the live bytes stay below those that the plan
- * reserves. Then ranges are packed again. If that takes more bytes, windows are chosen again with
- * less room.
- * Left undone: more than two streams; waits inside of a window; loops, branches and entries; plans
- * with transfers. */
+ * A window takes as long as its longest stream. It counts only where the work of both streams,
+ * spread over the whole device, takes no longer than that: so two steps that each fill the device
+ * never count as a gain. Dynamic programming over the positions chooses the fastest set of windows,
+ * as far as the live bytes stay below those that the plan reserves. Then ranges are packed again.
+ * If that takes more bytes, windows are chosen again with less room. Left undone: more than two
+ * streams; waits inside a window; loops, branches and entries; plans with transfers. */
 #include "planner/model/timeline.h"
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
@@ -53,15 +51,15 @@ struct streams {
     const struct ul_plan_streaming *streaming;
     uint64_t limit_bytes;
     uint32_t count;
-    struct ul_plan_list *before; /* per position: the earlier positions that it depends on */
-    uint32_t *counted; /* per position that counts: the one before that does, or UL_PLAN_NONE */
-    struct ul_plan_list *touched; /* per position: the ranges that it touches */
+    struct ul_plan_list *before; /* by position: the earlier positions that it depends on */
+    uint32_t *counted; /* by position that counts: the one before that does, or UL_PLAN_NONE */
+    struct ul_plan_list *touched; /* by position: the ranges that it touches */
     uint64_t *live_bytes;
-    uint64_t *best_cost;    /* per number of positions: of these, the first ones */
-    struct window *windows; /* per number of positions: the window that they end with */
+    uint64_t *best_cost;    /* by number of positions: the least cost of the first ones */
+    struct window *windows; /* by number of positions: the window that they end with */
     uint32_t *ranges;       /* that a window touches */
-    uint32_t *seen;         /* per range: the stamp of the window that touched it last */
-    bool *is_beside_range;  /* per range that a window touches: stream 1 does */
+    uint32_t *seen;         /* by range: the stamp of the window that touched it last */
+    bool *is_beside_range;  /* by range that a window touches: stream 1 does */
     uint32_t stamp;
 };
 
@@ -102,7 +100,6 @@ static void touch(struct streams *s, uint32_t p, uint32_t value)
 static void find_touches(struct streams *s)
 {
     const struct ul_plan *plan = s->plan;
-    uint64_t live_bytes = 0;
     for (uint32_t p = 0; p < s->count; p++) {
         const struct ul_plan_substep *substep = ul_substep_at(s->problem, &plan->positions[p]);
         for (uint32_t i = 0; i < substep->read_count; i++)
@@ -111,23 +108,14 @@ static void find_touches(struct streams *s)
             touch(s, p, substep->writes[i]);
     }
     for (uint32_t r = 0; r < plan->range_count; r++) {
-        const struct ul_plan_range *range = &plan->ranges[r];
-        if (range->space != 0)
-            continue;
-        if (range->value == UL_PLAN_NONE)
-            add(s, &s->touched[range->begin], r);
-        if (counted_begin(range) < range->end) {
-            s->live_bytes[counted_begin(range)] += padded_bytes(s, r);
-            s->live_bytes[range->end] -= padded_bytes(s, r);
-        }
+        if (plan->ranges[r].space == 0 && plan->ranges[r].value == UL_PLAN_NONE)
+            add(s, &s->touched[plan->ranges[r].begin], r);
     }
-    for (uint32_t p = 0; p < s->count; p++) {
-        live_bytes += s->live_bytes[p];
-        s->live_bytes[p] = live_bytes;
-    }
+    s->live_bytes = ul_account_live_sums(&s->arena, plan);
 }
 
-/* Lists the ranges that a window touches, and whether stream 1 does. Returns their number. */
+/* Lists the ranges that a window touches, and whether stream 1 touches them. Returns their
+ * number. */
 static uint32_t list_ranges(struct streams *s, uint32_t begin, uint32_t end, const bool *is_beside)
 {
     uint32_t count = 0;
@@ -146,8 +134,8 @@ static uint32_t list_ranges(struct streams *s, uint32_t begin, uint32_t end, con
     return count;
 }
 
-/* Whether the live bytes stay within the limit. What stream 1 touches lives through all of the
- * window; what stream 0 alone touches lives as long as it does in the plan. */
+/* Whether the live bytes stay within the limit. Ranges that stream 1 touches live through the whole
+ * window; those that only stream 0 touches live as long as they do in the plan. */
 static bool has_room(struct streams *s, uint32_t begin, uint32_t end, const bool *is_beside)
 {
     uint64_t change[MAX_WINDOW + 1] = {0}, bytes = s->live_bytes[begin];
@@ -225,8 +213,8 @@ static int compare_parts(const void *left, const void *right)
     return a->root < b->root ? -1 : a->root > b->root;
 }
 
-/* Shares the parts among two streams, the longest one first. Returns how long the window takes
- * then; UINT64_MAX: it does not have two parts, or too much work for the device. */
+/* Shares the parts among two streams, the longest one first. Returns the time of the window then;
+ * UINT64_MAX: it does not have two parts, or too much work for the device. */
 static uint64_t share_parts(const struct streams *s, uint32_t begin, uint32_t end,
                             uint32_t *parents, struct part *parts, uint32_t *part_count)
 {
@@ -262,7 +250,7 @@ static void mark_beside(uint32_t length, uint32_t *parents, const struct part *p
         is_beside[i] = is_part_beside[find_root(parents, i)];
 }
 
-/* Takes the window for the best one that ends there, where it is faster and has room. */
+/* Makes the window the best one that ends there, if it is faster and has room. */
 static void try_window(struct streams *s, uint32_t begin, uint32_t end, uint32_t *parents)
 {
     struct part parts[MAX_WINDOW];
@@ -282,8 +270,8 @@ static void try_window(struct streams *s, uint32_t begin, uint32_t end, uint32_t
     }
 }
 
-/* Whether a window may begin or end in front of a position: parts of a step stay together, and
- * positions that share a launch. */
+/* Whether a window may begin or end before a position: parts of a step stay together, and positions
+ * that share a launch. */
 static bool is_cut(const struct streams *s, uint32_t p)
 {
     return p == s->count || (s->plan->positions[p].substep == 0 && s->streaming->groups[p] == p);
@@ -374,7 +362,6 @@ static void init(struct streams *s)
     uint32_t count = s->count;
     s->before = UL_NEW_ARRAY(&s->arena, struct ul_plan_list, count);
     s->touched = UL_NEW_ARRAY(&s->arena, struct ul_plan_list, count);
-    s->live_bytes = UL_NEW_ARRAY(&s->arena, uint64_t, (uint64_t)count + 2);
     s->best_cost = UL_NEW_ARRAY(&s->arena, uint64_t, (uint64_t)count + 1);
     s->windows = UL_NEW_ARRAY(&s->arena, struct window, (uint64_t)count + 1);
     s->ranges = UL_NEW_ARRAY(&s->arena, uint32_t, s->plan->range_count);
@@ -401,7 +388,7 @@ static struct ul_plan_span *choose(struct streams *s, struct ul_arena *arena, st
     return put_positions(s, arena, other);
 }
 
-/* What is proven of the cost holds for plans of one stream. */
+/* Proofs about the cost hold for plans with one stream. */
 static void set_cost(struct ul_arena *arena, const struct ul_problem *problem, struct ul_plan *plan)
 {
     ul_account_cost(arena, problem, plan);

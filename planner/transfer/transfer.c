@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several ways to choose and to time transfers; the cheapest wins, by the timeline's own clocks. */
+/* Tries several ways to choose and to time transfers; the cheapest wins, by the timeline's own
+ * clocks. */
 #include "planner/transfer/transfer.h"
 
 #include "planner/model/timeline.h"
 #include "planner/transfer/transfer_internal.h"
 
-uint32_t ul_transfer_space(const struct ul_problem *problem)
-{
-    for (uint32_t s = 1; s < problem->space_count; s++) {
-        if (problem->spaces[s].transfers)
-            return s;
-    }
-    return UL_PLAN_NONE;
-}
-
-/* Without noise first: by what is hidden, by cost, and what is wanted last, as it comes. */
+/* Without noise first: by hidden time, by cost, and by the last position beyond the limit, as it
+ * comes. */
 static const struct ul_transfer_way plain_ways[] = {
     {.cost_weight = 1, .exposed_weight = 4},
     {.cost_weight = 1, .exposed_weight = 64, .is_first = true},
@@ -32,6 +25,7 @@ struct trial {
     struct ul_transfer_model *model;
     bool *chosen;
     uint64_t *live_bytes;
+    bool is_asynchronous; /* steps may run at the same time as others, too */
 };
 
 static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
@@ -40,9 +34,13 @@ static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
     struct ul_transfer *job = t->job;
     struct ul_plan plan = {.position_count = 0};
     ul_arena_init(&scratch);
+    plan.alignment_bytes = job->runs->alignment_bytes;
     ul_transfer_schedule(&scratch, t->model, way, job->limit_bytes, t->chosen, t->live_bytes,
                          &plan);
-    ul_account_cost(&scratch, job->problem, &plan);
+    if (t->is_asynchronous)
+        ul_transfer_overlap(&scratch, job->problem, job->limit_bytes, &job->effort, &plan);
+    else
+        ul_account_cost(&scratch, job->problem, &plan);
     job->effort.work += plan.position_count;
     if (job->positions == NULL || plan.cost < job->cost) {
         job->cost = plan.cost;
@@ -71,7 +69,7 @@ static uint64_t runs_cost(const struct ul_transfer_model *model)
     return model->time[model->count];
 }
 
-/* Draws go on while there is work, as long as something is not hidden. */
+/* Draws continue while there is work, as long as something is not hidden. */
 static void ways_try(struct trial *t)
 {
     enum { DRAWS = 24 };
@@ -88,14 +86,48 @@ static void ways_try(struct trial *t)
     }
 }
 
+/* Where nothing moves, the job is only its runs. */
+static void overlap_try(struct ul_arena *arena, struct ul_transfer *job)
+{
+    struct ul_plan plan = *job->runs;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    ul_account_live(&scratch, &plan);
+    ul_arena_done(&scratch);
+    job->floor_bytes = plan.order_lower_bound_bytes;
+    if (job->floor_bytes > job->limit_bytes)
+        return;
+    ul_transfer_overlap(arena, job->problem, job->limit_bytes, &job->effort, &plan);
+    job->positions = plan.positions;
+    job->position_count = plan.position_count;
+    job->cost = plan.cost;
+}
+
+void ul_transfer_only_runs(struct ul_arena *arena, struct ul_plan *plan)
+{
+    const struct ul_plan_position *positions = plan->positions;
+    uint32_t count = plan->position_count;
+    plan->positions = UL_NEW_ARRAY(arena, struct ul_plan_position, count);
+    plan->position_count = 0;
+    for (uint32_t p = 0; p < count; p++) {
+        if (positions[p].kind != UL_PLAN_RUN)
+            continue;
+        plan->positions[plan->position_count] = positions[p];
+        plan->positions[plan->position_count++].stream = 0;
+    }
+}
+
 void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job)
 {
     struct ul_arena scratch;
-    uint32_t space = ul_transfer_space(job->problem);
+    uint32_t space = ul_problem_other_space(job->problem);
     ul_arena_init(&scratch);
     struct ul_transfer_model model = {
         .arena = &scratch, .problem = job->problem, .runs = job->runs, .space = space};
-    struct trial trial = {.job = job, .arena = arena, .model = &model};
+    struct trial trial = {.job = job,
+                          .arena = arena,
+                          .model = &model,
+                          .is_asynchronous = ul_problem_is_asynchronous(job->problem)};
     job->positions = NULL;
     job->cost = UINT64_MAX;
     job->floor_bytes = UINT64_MAX;
@@ -106,6 +138,8 @@ void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job)
         trial.live_bytes = UL_NEW_ARRAY(&scratch, uint64_t, model.count);
         if (job->floor_bytes <= job->limit_bytes)
             ways_try(&trial);
+    } else if (job->runs->position_count > 0) {
+        overlap_try(arena, job);
     }
     ul_arena_done(&scratch);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers for a sequence of runs: which values wait in another space, and when they are copied.
+/* Adds to a sequence of runs what runs at the same time: steps on other resources, and copies of
+ * values that wait in another space.
  *
- * Invariants: what is found runs the same steps in the same order; its live sum of space 0 is
- * within the limit, as ul_timeline_build and ul_account_live have it, and what lies in the other
- * space within the room there, before packing.
- * Ownership: what is found lives in the arena handed in. Units: bytes, each range rounded up to the
- * plan's alignment; costs as the problem has them.
- */
+ * Invariants: the result runs the same steps, and where values move in the same order except for
+ * steps on other resources; its live sum in space 0, by ul_timeline_build and ul_account_live, is
+ * within the limit, and its bytes in the other space are within the room there, before packing.
+ * Ownership: the result lives in the arena passed in. Units: bytes, each range rounded up to the
+ * plan's alignment; costs as in the problem. */
 #ifndef UL_PLANNER_TRANSFER_H
 #define UL_PLANNER_TRANSFER_H
 
@@ -15,20 +15,28 @@
 
 struct ul_transfer {
     const struct ul_problem *problem;
-    const struct ul_plan *runs; /* positions, all of stream 0 and runs, with their ranges */
-    uint64_t limit_bytes;       /* of the live sum of space 0 */
-    uint64_t room_bytes;        /* of the other space; UINT64_MAX: any */
+    const struct ul_plan *runs; /* positions, all runs on stream 0, with their ranges */
+    uint64_t limit_bytes;       /* for the live sum of space 0 */
+    uint64_t room_bytes;        /* in the other space; UINT64_MAX: any */
     struct ul_effort effort;
-    /* What is found. */
+    /* The result. */
     struct ul_plan_position *positions; /* NULL: nothing */
     uint32_t position_count;
-    uint64_t cost;        /* of the positions, with what transfers are waited for */
+    uint64_t cost;        /* of the positions, including waits for transfers */
     uint64_t floor_bytes; /* no choice of values to move has a smaller live sum with these runs */
 };
 
-/* The space that values of space 0 are moved to, or UL_PLAN_NONE. */
-uint32_t ul_transfer_space(const struct ul_problem *problem);
-/* Fills what is found: the cheapest of several tries. */
+/* Fills the result: the cheapest of several tries. */
 void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job);
+/* Moves the runs of a plan to stream 0 and removes everything else. */
+void ul_transfer_only_runs(struct ul_arena *arena, struct ul_plan *plan);
+
+/* transfer_overlap.c */
+
+/* Gives `plan`, whose positions and alignment are known, positions that cost less where steps on
+ * other resources run at the same time, with the live sum of space 0 within the limit. Sets the
+ * cost and the live sum, also where the positions stay. */
+void ul_transfer_overlap(struct ul_arena *arena, const struct ul_problem *problem,
+                         uint64_t limit_bytes, struct ul_effort *effort, struct ul_plan *plan);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which gaps are used so that the live sum is within a limit.
+/* Chooses the gaps to use so that the live sum is within a limit.
  *
- * Method: as long as some position is beyond the limit, of the gaps over the worst one (or the
- * first) the one is taken that frees the most excess, over all positions, for what its transfers
- * cost and cannot hide. At the end those are given back that others made needless. */
+ * Method: while some position is beyond the limit, look at the gaps over the worst one (or the
+ * first), and take the one that frees the most excess, over all positions, for the part of its
+ * transfers' cost that is not hidden. At the end, gaps that others made needless are given back. */
 #include "planner/transfer/transfer_internal.h"
 
 #include <stdlib.h>
@@ -16,15 +16,15 @@ struct chooser {
     struct ul_effort *effort;
     uint64_t limit_bytes, room_bytes;
     bool *chosen;
-    bool *is_full;           /* per item: the room is not enough for it */
-    uint64_t *live_bytes;    /* per position */
-    uint64_t *stored_bytes;  /* per boundary: what lies in the other space */
-    uint64_t *excess_before; /* per boundary: sum of what is beyond the limit before it */
-    uint32_t *beyond_before; /* per boundary: positions before it that are */
+    bool *is_full;           /* by item: the room is not enough for it */
+    uint64_t *live_bytes;    /* by position */
+    uint64_t *stored_bytes;  /* by boundary: bytes in the other space */
+    uint64_t *excess_before; /* by boundary: sum of the excess over the limit before it */
+    uint32_t *beyond_before; /* by boundary: positions before it that exceed the limit */
     uint64_t random;
 };
 
-/* From where to where the other space has a copy for this piece, both boundaries included. */
+/* The boundaries between which the other space has a copy for this piece, both included. */
 static void piece_stores(const struct chooser *c, const struct ul_transfer_piece *piece,
                          uint32_t *from, uint32_t *to)
 {
@@ -39,7 +39,7 @@ static void piece_stores(const struct chooser *c, const struct ul_transfer_piece
 static void store(struct chooser *c, uint32_t item, uint64_t size_bytes)
 {
     const struct ul_transfer_item *of = &c->m->items[item];
-    if (of->home != UL_PLAN_NONE) /* it lies there anyway */
+    if (of->home != UL_PLAN_NONE) /* it is there anyway */
         return;
     for (uint32_t i = of->piece_first; i < of->piece_end; i++) {
         uint32_t from, to;
@@ -120,7 +120,7 @@ static uint32_t position_choose(const struct chooser *c)
     return worst;
 }
 
-/* What an item frees of the excess, at most; whether it does at the position. */
+/* How much of the excess an item frees, at most; sets whether it does so at the position. */
 static double gain_of(const struct chooser *c, uint32_t item, uint32_t position, bool *is_over)
 {
     const struct ul_transfer_item *of = &c->m->items[item];
@@ -139,8 +139,8 @@ static double gain_of(const struct chooser *c, uint32_t item, uint32_t position,
     return gain;
 }
 
-/* Of several gaps over the position, the one of the largest score; that of what is at home brings
- * that along. */
+/* Among the gaps over the position, the one with the largest score; the gap of a value at home
+ * brings its home item along. */
 static uint32_t item_choose(struct chooser *c, uint32_t position)
 {
     uint32_t best = UL_PLAN_NONE;
@@ -180,7 +180,7 @@ static void item_take(struct chooser *c, uint32_t item)
     live_less(c->m, item, c->m->items[item].size_bytes, c->live_bytes);
 }
 
-/* Whether all is within the limit without the item, too. */
+/* Whether everything is within the limit also without the item. */
 static bool is_needless(const struct chooser *c, uint32_t item)
 {
     const struct ul_transfer_item *of = &c->m->items[item];
@@ -202,7 +202,7 @@ static void needless_drop(struct chooser *c)
         if (c->chosen[i] && m->items[i].home != UL_PLAN_NONE)
             dependents[m->items[i].home]++;
     }
-    /* A gap of what is at home stands behind that. */
+    /* A gap of a value at home comes after the home item. */
     for (uint32_t i = m->item_count; i-- > 0;) {
         const struct ul_transfer_item *item = &m->items[i];
         if (!c->chosen[i] || dependents[i] > 0 || !is_needless(c, i))

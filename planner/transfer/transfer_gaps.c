@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may move: gaps between the touches of values.
+/* Finds what may move: gaps between the touches of values.
  *
  * A value that nothing touches for a while gives its bytes up if it is saved before and loaded
- * after. What is persistent is at home in the other space or not, as a whole; if it is, it is in
+ * after. A persistent value is at home in the other space or not, as a whole; if it is, it is in
  * the arena from its first touch in a section to its last:
  *
  *     position      0    1    2    3    4    5
  *     a             w    r    .    .    r         a gap [2, 4): saved at boundary 1, behind the
  * write m, persistent .    .    .    rw   .    .    at home: idle in [0, 3) and [4, 6)
  *
- * Nothing stands inside of a loop, a branch or a step of several parts; so what is touched in a
- * loop or a branch does not move. */
+ * No transfer is placed inside a loop, a branch or a step of several parts; so a value that is
+ * touched in a loop or a branch does not move. */
 #include "planner/model/timeline.h"
 #include "planner/transfer/transfer_internal.h"
 
@@ -24,21 +24,24 @@ struct touch {
 struct maker {
     struct ul_transfer_model *m;
     struct touch *touches; /* by value and position */
-    uint32_t *first;       /* per value: the first of them; value_count + 1 entries */
-    bool *is_fixed;        /* per value: something speaks against moving it */
+    uint32_t *first;       /* by value: the first of them; value_count + 1 entries */
+    bool *is_fixed;        /* by value: something speaks against moving it */
     bool has_entries;
 };
 
-static uint32_t entry_around(const struct ul_problem *problem, uint32_t region)
+static uint32_t region_of(const struct ul_problem *problem, const struct ul_plan_position *at)
 {
-    while (region != 0 && problem->regions[region].kind != UL_PLAN_ENTRY)
-        region = problem->regions[region].parent;
-    return region;
+    return at->kind == UL_PLAN_RUN ? problem->steps[at->step].region : at->region;
+}
+
+uint32_t ul_transfer_section(const struct ul_problem *problem, const struct ul_plan_position *at)
+{
+    return ul_region_entry(problem, region_of(problem, at));
 }
 
 static uint32_t region_at(const struct ul_transfer_model *m, uint32_t position)
 {
-    return m->problem->steps[m->runs->positions[position].step].region;
+    return region_of(m->problem, &m->runs->positions[position]);
 }
 
 /* The innermost region that both are in. */
@@ -53,15 +56,17 @@ static uint32_t region_of_both(const struct ul_problem *problem, uint32_t a, uin
     return a;
 }
 
-/* Whether a transfer of its own section may stand before position `g`. */
-static bool is_open(const struct ul_transfer_model *m, uint32_t g)
+bool ul_transfer_is_open(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t g)
 {
-    if (g == 0 || g == m->count || m->section[g - 1] != m->section[g])
+    const struct ul_plan_position *at = &plan->positions[g];
+    if (g == 0 || g == plan->position_count)
         return true;
-    if (m->runs->positions[g].substep > 0)
+    uint32_t section = ul_transfer_section(problem, at);
+    if (ul_transfer_section(problem, at - 1) != section)
+        return true;
+    if (at->kind == UL_PLAN_RUN && at->substep > 0)
         return false;
-    uint32_t both = region_of_both(m->problem, region_at(m, g - 1), region_at(m, g));
-    return both == m->section[g];
+    return region_of_both(problem, region_of(problem, at - 1), region_of(problem, at)) == section;
 }
 
 static void sections_make(struct ul_transfer_model *m)
@@ -71,7 +76,7 @@ static void sections_make(struct ul_transfer_model *m)
     m->section_first = UL_NEW_ARRAY(m->arena, uint32_t, regions);
     m->section_end = UL_NEW_ARRAY(m->arena, uint32_t, regions);
     for (uint32_t p = m->count; p-- > 0;) {
-        m->section[p] = entry_around(m->problem, region_at(m, p));
+        m->section[p] = ul_transfer_section(m->problem, &m->runs->positions[p]);
         m->section_first[m->section[p]] = p;
     }
     for (uint32_t p = 0; p < m->count; p++)
@@ -85,35 +90,13 @@ static void boundaries_make(struct ul_transfer_model *m)
     m->next_open = UL_NEW_ARRAY(m->arena, uint32_t, count);
     m->last_open = UL_NEW_ARRAY(m->arena, uint32_t, count);
     for (uint32_t g = 0; g <= m->count; g++) {
-        m->last_open[g] = is_open(m, g) ? g : m->last_open[g - 1];
+        m->last_open[g] = ul_transfer_is_open(m->problem, m->runs, g) ? g : m->last_open[g - 1];
         if (g == m->count)
             break;
-        const struct ul_plan_position *at = &m->runs->positions[g];
-        uint64_t cost = m->problem->steps[at->step].alternatives[at->alternative].cost;
-        m->time[g + 1] = m->time[g] + (at->substep == 0 ? cost : 0);
+        m->time[g + 1] = m->time[g] + ul_plan_cost_at(m->problem, &m->runs->positions[g]);
     }
     for (uint32_t g = m->count + 1; g-- > 0;)
-        m->next_open[g] = is_open(m, g) ? g : m->next_open[g + 1];
-}
-
-static void live_make(struct ul_transfer_model *m)
-{
-    uint64_t live = 0;
-    uint64_t *change = UL_NEW_ARRAY(m->arena, uint64_t, (uint64_t)m->count + 2);
-    m->live_bytes = UL_NEW_ARRAY(m->arena, uint64_t, m->count);
-    for (uint32_t r = 0; r < m->runs->range_count; r++) {
-        const struct ul_plan_range *range = &m->runs->ranges[r];
-        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
-        uint64_t bytes = ul_size_align_or_die(range->size_bytes, m->runs->alignment_bytes);
-        if (range->space != 0 || begin >= range->end)
-            continue;
-        change[begin] += bytes;
-        change[range->end] -= bytes;
-    }
-    for (uint32_t p = 0; p < m->count; p++) {
-        live += change[p];
-        m->live_bytes[p] = live;
-    }
+        m->next_open[g] = ul_transfer_is_open(m->problem, m->runs, g) ? g : m->next_open[g + 1];
 }
 
 /* ---- Touches ---- */
@@ -149,8 +132,9 @@ static bool is_repeated(const struct ul_problem *problem, uint32_t region)
     return found;
 }
 
-/* Fixed is what is touched in a loop, outside of all entries where there are some, or, if it is not
- * persistent, in several; and what nothing touches, since a load says that a value is elsewhere. */
+/* Fixed values are touched in a loop, or outside all entries where there are some, or, if they are
+ * not persistent, in several; or nothing touches them, since a load says that a value is
+ * elsewhere. */
 static void fixed_mark(struct maker *k, const uint32_t *counts)
 {
     const struct ul_transfer_model *m = k->m;
@@ -206,19 +190,20 @@ static uint32_t item_add(struct ul_transfer_model *m, uint32_t value, bool is_ho
     return m->item_count++;
 }
 
-/* What a piece's transfers cost, and what of that its time cannot hide. */
+/* The cost of a piece's transfers, and the part of it that its time cannot hide. */
 static void item_charge(struct ul_transfer_model *m, struct ul_transfer_item *item,
                         const struct ul_transfer_piece *piece, bool saves)
 {
-    uint64_t one = ul_account_transfer_cost(m->problem, m->space, item->value);
-    uint64_t cost = (saves ? one : 0) + (piece->loads ? one : 0);
+    uint64_t bytes = m->problem->values[item->value].size_bytes;
+    uint64_t cost = (saves ? ul_resource_cost(m->engines[false], bytes) : 0) +
+                    (piece->loads ? ul_resource_cost(m->engines[true], bytes) : 0);
     uint32_t from = saves ? piece->save_at : piece->begin;
     uint64_t hidden = m->time[piece->end] - m->time[from];
     item->cost = ul_size_add_saturating(item->cost, cost);
     item->exposed = ul_size_add_saturating(item->exposed, cost > hidden ? cost - hidden : 0);
 }
 
-/* The gap between two touches of one copy, if transfers may stand there. */
+/* Adds the gap between two touches of one copy, if transfers may be placed there. */
 static void gap_add(struct maker *k, uint32_t value, const struct touch *from,
                     const struct touch *to, uint32_t written, uint32_t home)
 {
@@ -262,7 +247,7 @@ static void gaps_add(struct maker *k, uint32_t value, uint32_t count, uint32_t h
     }
 }
 
-/* A section of what is at home: idle before the first of these touches, and after the last. */
+/* Adds a section of a value at home: idle before the first of these touches, and after the last. */
 static void home_section(struct maker *k, uint32_t item, uint32_t section,
                          const struct touch *touches, uint32_t count)
 {
@@ -321,7 +306,8 @@ static int piece_compare(const void *a, const void *b)
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* In order of value and begin, whatever item they are of; an item then knows where to look. */
+/* Sorts pieces by value and begin, whatever item they belong to; an item then knows where to
+ * look. */
 static void pieces_sort(struct ul_transfer_model *m)
 {
     if (m->piece_count > 0)
@@ -339,10 +325,12 @@ void ul_transfer_model_make(struct ul_transfer_model *m)
 {
     struct maker k = {.m = m};
     m->count = m->runs->position_count;
+    for (int loads = 0; loads < 2; loads++)
+        m->engines[loads] = ul_problem_engine(m->problem, m->space, loads != 0);
     UL_ASSERT(m->space != UL_PLAN_NONE && m->count > 0);
     sections_make(m);
     boundaries_make(m);
-    live_make(m);
+    m->live_bytes = ul_account_live_sums(m->arena, m->runs);
     for (uint32_t p = 0; p < m->count; p++)
         k.has_entries = k.has_entries || m->section[p] != 0;
     uint32_t *counts = touches_make(&k);

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the placement of transfers share.
+/* Types and functions shared by the files that place transfers.
  *
- * A boundary is a place between two positions of the runs: boundary g lies before position g, and
- * the last one behind them all. A section is the positions of one entry, or all of them. */
+ * A boundary is a place between two positions of the runs: boundary g is before position g, and the
+ * last one is after them all. A section is the positions of one entry, or all of them. */
 #ifndef UL_TRANSFER_INTERNAL_H
 #define UL_TRANSFER_INTERNAL_H
 
 #include "planner/transfer/transfer.h"
 
-/* Where the bytes of a value are free, between two boundaries of a section: before, it is saved, if
- * its saved copy is not as it is, and at the end it is loaded. */
+/* The boundaries of a section between which the bytes of a value are free: before, it is saved,
+ * unless its saved copy is current, and at the end it is loaded. */
 struct ul_transfer_piece {
     uint32_t value, item;
     uint32_t section;
     uint32_t begin, end; /* boundaries */
-    uint32_t save_at;    /* boundary behind the last write before `begin` */
+    uint32_t save_at;    /* boundary after the last write before `begin` */
     uint32_t written;    /* that write's position and one more; 0: nothing wrote it */
     bool loads;          /* something touches it after `end` */
 };
 
-/* What is chosen as a whole: a gap between two touches of a value, or that a persistent value is at
- * home in the other space, with all that is before and after its touches. */
+/* Something that is chosen as a whole: a gap between two touches of a value, or that a persistent
+ * value is at home in the other space, with everything before and after its touches. */
 struct ul_transfer_item {
     uint32_t value;
     uint32_t piece_first, piece_end;
-    uint32_t home; /* the item without which this one is none, or UL_PLAN_NONE */
+    uint32_t home; /* the item that this one needs, or UL_PLAN_NONE */
     bool is_home;
     uint64_t size_bytes; /* with alignment */
     uint64_t cost;       /* of its transfers */
-    uint64_t exposed;    /* of these, what runs beside cannot hide at best */
+    uint64_t exposed;    /* at best, the part that no run can hide */
 };
 
 struct ul_transfer_model {
@@ -36,13 +36,14 @@ struct ul_transfer_model {
     const struct ul_problem *problem;
     const struct ul_plan *runs;
     uint32_t space;
-    uint32_t count;                        /* positions */
-    uint64_t *time;                        /* per boundary: cost of the runs before it */
-    uint64_t *live_bytes;                  /* per position: the live sum of the runs */
-    uint32_t *section;                     /* per position: its entry, or the root */
-    uint32_t *section_first, *section_end; /* per region that is a section: boundaries */
-    uint32_t *next_open; /* per boundary: the next where transfers may stand, or UL_PLAN_NONE */
-    uint32_t *last_open; /* per boundary: the last one up to it, or UL_PLAN_NONE */
+    const struct ul_plan_resource *engines[2]; /* one saves, one loads; they may be the same */
+    uint32_t count;                            /* positions */
+    uint64_t *time;                            /* by boundary: cost of the runs before it */
+    uint64_t *live_bytes;                      /* by position: the live sum of the runs */
+    uint32_t *section;                         /* by position: its entry, or the root */
+    uint32_t *section_first, *section_end;     /* by region that is a section: boundaries */
+    uint32_t *next_open; /* by boundary: the next where transfers may be placed, or UL_PLAN_NONE */
+    uint32_t *last_open; /* by boundary: the last one up to it, or UL_PLAN_NONE */
     struct ul_transfer_piece *pieces; /* by value and begin */
     uint32_t piece_count, piece_capacity;
     struct ul_transfer_item *items;
@@ -52,20 +53,24 @@ struct ul_transfer_model {
 /* How values are chosen, and how early they are loaded. */
 struct ul_transfer_way {
     double cost_weight, exposed_weight;
-    double lead;   /* of a load: its cost, times this, before it is needed */
+    double lead;   /* a load begins this many times its cost before it is needed */
     double noise;  /* of scores, as a part */
     bool is_first; /* the first position beyond the limit decides, not the worst */
 };
 
 /* transfer_gaps.c */
 
+/* The entry that a position belongs to, or the root. */
+uint32_t ul_transfer_section(const struct ul_problem *problem, const struct ul_plan_position *at);
+/* Whether another operation of its own section may be placed before position `g`. */
+bool ul_transfer_is_open(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t g);
 void ul_transfer_model_make(struct ul_transfer_model *m);
 
 /* transfer_choose.c */
 
-/* The live sum where all that may move has moved, at its largest. */
+/* The largest live sum when everything that may move has moved. */
 uint64_t ul_transfer_floor(const struct ul_transfer_model *m);
-/* Sets, per item, whether it is chosen; live_bytes, per position, is what is left. False where the
+/* Sets, by item, whether it is chosen; live_bytes, by position, is what remains. False where the
  * limit is not met within the room. */
 bool ul_transfer_choose(const struct ul_transfer_model *m, const struct ul_transfer_way *way,
                         uint64_t limit_bytes, uint64_t room_bytes, struct ul_effort *effort,
@@ -73,7 +78,7 @@ bool ul_transfer_choose(const struct ul_transfer_model *m, const struct ul_trans
 
 /* transfer_schedule.c */
 
-/* The positions of runs and of the transfers of what is chosen. */
+/* The positions of runs and of the transfers of the chosen items. */
 void ul_transfer_schedule(struct ul_arena *arena, const struct ul_transfer_model *m,
                           const struct ul_transfer_way *way, uint64_t limit_bytes,
                           const bool *chosen, const uint64_t *live_bytes, struct ul_plan *plan);

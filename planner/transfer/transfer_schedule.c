@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When what is chosen is copied.
+/* Decides when the chosen values are copied.
  *
- * A save is issued behind the last write, and waited for where its bytes are wanted. A load is
- * issued so early that what runs until then hides it, but no earlier than the bytes allow, and
- * waited for before what reads it. Loads are placed from the last one on, each before the one
- * behind it on their stream; bytes that are free go to them first, and saves are waited for where
- * that makes it necessary.
+ * A save is issued after the last write; the wait for it comes where its bytes are wanted. A load
+ * is issued so early that runs hide it, but no earlier than the bytes allow; the wait for it comes
+ * before the step that reads it. Loads are placed from the last one on, each before the next one on
+ * their stream. Free bytes go to loads first; this may make waits for saves necessary.
  *
  *     boundary      2         5         9
  *     stream 0   run | run run | ... run | wait, run
@@ -16,18 +15,18 @@
 
 #include <stdlib.h>
 
-/* The streams: of saves, and of loads where they run beside each other. */
-enum { OUT = 1, IN = 2, STREAM_COUNT };
+/* The queues: of saves, and of loads where they run at the same time. */
+enum { OUT, IN, QUEUE_COUNT };
 
 struct op {
     const struct ul_transfer_piece *piece;
     bool loads;
     uint32_t at;       /* boundary where it is issued */
-    uint32_t earliest; /* of a load */
-    uint32_t save;     /* of a load: the save of its bytes, or UL_PLAN_NONE */
+    uint32_t earliest; /* for a load */
+    uint32_t save;     /* for a load: the save of its bytes, or UL_PLAN_NONE */
     uint64_t size_bytes, cost;
     uint32_t position; /* in the plan, once issued */
-    bool is_done;      /* something waited for it */
+    bool is_done;      /* some step has waited for it */
 };
 
 struct scheduler {
@@ -35,18 +34,19 @@ struct scheduler {
     const struct ul_transfer_way *way;
     struct ul_arena scratch;
     uint64_t limit_bytes;
-    uint64_t *live_bytes; /* per position, with what is loaded early */
+    uint64_t *live_bytes; /* by position, with values that are loaded early */
     struct op *ops;
     uint32_t op_count;
-    uint32_t *by_boundary, *first; /* operations by where they are issued; count + 2 entries */
-    uint32_t *queue[STREAM_COUNT]; /* operations as issued */
-    uint32_t queued[STREAM_COUNT];
-    uint32_t done[STREAM_COUNT]; /* of these, so many have been waited for */
+    uint32_t *by_boundary,
+        *first; /* operations by the boundary where they are issued; count + 2 entries */
+    uint32_t *queue[QUEUE_COUNT]; /* operations in the order of issue */
+    uint32_t queued[QUEUE_COUNT];
+    uint32_t done[QUEUE_COUNT]; /* how many of these have been waited for */
     bool is_duplex;
     struct ul_plan *plan;
 };
 
-static uint32_t stream_of(const struct scheduler *s, const struct op *op)
+static uint32_t queue_of(const struct scheduler *s, const struct op *op)
 {
     return s->is_duplex && op->loads ? IN : OUT;
 }
@@ -61,7 +61,8 @@ static uint32_t op_add(struct scheduler *s, const struct ul_transfer_piece *piec
                                       .at = loads ? piece->end : piece->save_at,
                                       .save = UL_PLAN_NONE,
                                       .size_bytes = bytes};
-    s->ops[s->op_count].cost = ul_account_transfer_cost(s->m->problem, s->m->space, piece->value);
+    s->ops[s->op_count].cost =
+        ul_resource_cost(s->m->engines[loads], s->m->problem->values[piece->value].size_bytes);
     return s->op_count++;
 }
 
@@ -107,7 +108,7 @@ static int load_compare(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* From its end back, as long as the time is not there and the bytes are. */
+/* From its end back, as long as the time is too short and there are bytes. */
 static void load_place(struct scheduler *s, struct op *load, double *free_time)
 {
     const struct ul_transfer_model *m = s->m;
@@ -144,33 +145,34 @@ static void loads_place(struct scheduler *s)
 
 static void put_wait(struct scheduler *s, const struct op *op)
 {
-    uint32_t stream = stream_of(s, op);
+    uint32_t queue = queue_of(s, op);
     s->plan->positions[s->plan->position_count++] = (struct ul_plan_position){
         .kind = UL_PLAN_WAIT, .awaited = op->position, .region = op->piece->section};
-    while (s->done[stream] < s->queued[stream]) {
-        struct op *other = &s->ops[s->queue[stream][s->done[stream]]];
+    while (s->done[queue] < s->queued[queue]) {
+        struct op *other = &s->ops[s->queue[queue][s->done[queue]]];
         if (other->position > op->position)
             break;
         other->is_done = true;
-        s->done[stream]++;
+        s->done[queue]++;
     }
 }
 
 static void put_transfer(struct scheduler *s, struct op *op)
 {
-    uint32_t stream = stream_of(s, op);
+    uint32_t queue = queue_of(s, op);
     op->position = s->plan->position_count;
     s->plan->positions[s->plan->position_count++] =
-        (struct ul_plan_position){.kind = op->loads ? UL_PLAN_LOAD : UL_PLAN_SAVE,
-                                  .stream = stream,
+        (struct ul_plan_position){.kind = UL_PLAN_COPY,
+                                  .loads = op->loads,
+                                  .stream = s->m->engines[op->loads]->stream,
                                   .value = op->piece->value,
                                   .space = s->m->space,
                                   .region = op->piece->section};
-    s->queue[stream][s->queued[stream]++] = (uint32_t)(op - s->ops);
+    s->queue[queue][s->queued[queue]++] = (uint32_t)(op - s->ops);
 }
 
-/* The oldest save that is not done and whose bytes would be free at the boundary; NULL: none. What
- * such saves hold there is in *held_bytes. */
+/* The oldest save that is not done and whose bytes would be free at the boundary; NULL: none.
+ * *held_bytes: the bytes that such saves hold there. */
 static struct op *held_find(struct scheduler *s, uint32_t g, uint64_t *held_bytes)
 {
     struct op *oldest = NULL;
@@ -185,7 +187,7 @@ static struct op *held_find(struct scheduler *s, uint32_t g, uint64_t *held_byte
     return oldest;
 }
 
-/* Waits for saves until what runs up to the next place for a wait has its bytes. */
+/* Waits for saves until the runs up to the next place for a wait have their bytes. */
 static void room_make(struct scheduler *s, uint32_t g)
 {
     uint64_t held, most = 0;
@@ -198,12 +200,12 @@ static void room_make(struct scheduler *s, uint32_t g)
         put_wait(s, oldest);
 }
 
-/* All that is left of a section's transfers at its end. */
+/* Puts the remaining transfers of a section at its end. */
 static void section_finish(struct scheduler *s)
 {
-    for (uint32_t stream = OUT; stream < STREAM_COUNT; stream++) {
-        if (s->done[stream] < s->queued[stream])
-            put_wait(s, &s->ops[s->queue[stream][s->queued[stream] - 1]]);
+    for (uint32_t queue = OUT; queue < QUEUE_COUNT; queue++) {
+        if (s->done[queue] < s->queued[queue])
+            put_wait(s, &s->ops[s->queue[queue][s->queued[queue] - 1]]);
     }
 }
 
@@ -212,7 +214,7 @@ static bool is_here(const struct op *op, uint32_t section, bool loads)
     return op->piece->section == section && op->loads == loads;
 }
 
-/* The operations of a section that stand at a boundary, and the waits. */
+/* Puts the operations of a section at a boundary, and the waits. */
 static void boundary_put(struct scheduler *s, uint32_t g, uint32_t section)
 {
     for (uint32_t i = s->first[g]; i < s->first[g + 1]; i++) {
@@ -229,9 +231,9 @@ static void boundary_put(struct scheduler *s, uint32_t g, uint32_t section)
         put_transfer(s, op);
     }
     struct op *due = NULL;
-    uint32_t stream = s->is_duplex ? IN : OUT;
-    for (uint32_t i = s->done[stream]; i < s->queued[stream]; i++) {
-        struct op *op = &s->ops[s->queue[stream][i]];
+    uint32_t queue = s->is_duplex ? IN : OUT;
+    for (uint32_t i = s->done[queue]; i < s->queued[queue]; i++) {
+        struct op *op = &s->ops[s->queue[queue][i]];
         due = op->loads && op->piece->end <= g ? op : due;
     }
     if (due != NULL)
@@ -240,7 +242,8 @@ static void boundary_put(struct scheduler *s, uint32_t g, uint32_t section)
         section_finish(s);
 }
 
-/* By boundary, and at one in the order of the operations, loads by when they are due. */
+/* Sorts by boundary, and at one boundary in the order of the operations, loads by when they are
+ * due. */
 static void ops_index(struct scheduler *s)
 {
     uint32_t boundaries = s->m->count + 1;
@@ -262,7 +265,8 @@ static void ops_index(struct scheduler *s)
     }
 }
 
-/* Between two positions of different sections both have something to put, one at its end. */
+/* Between two positions of different sections both have something to put, one of them at its
+ * end. */
 static void positions_put(struct scheduler *s)
 {
     const struct ul_transfer_model *m = s->m;
@@ -284,11 +288,11 @@ void ul_transfer_schedule(struct ul_arena *arena, const struct ul_transfer_model
 {
     struct scheduler s = {.m = m, .way = way, .limit_bytes = limit_bytes, .plan = plan};
     ul_arena_init(&s.scratch);
-    s.is_duplex = m->problem->spaces[m->space].duplex;
+    s.is_duplex = m->engines[false]->stream != m->engines[true]->stream;
     s.live_bytes = ul_arena_copy(&s.scratch, live_bytes, m->count * sizeof *live_bytes);
     ops_make(&s, chosen);
-    for (uint32_t stream = 0; stream < STREAM_COUNT; stream++)
-        s.queue[stream] = UL_NEW_ARRAY(&s.scratch, uint32_t, s.op_count);
+    for (uint32_t queue = OUT; queue < QUEUE_COUNT; queue++)
+        s.queue[queue] = UL_NEW_ARRAY(&s.scratch, uint32_t, s.op_count);
     loads_place(&s);
     ops_index(&s);
     uint64_t most = (uint64_t)m->count + 4 * (uint64_t)s.op_count + 2;

@@ -67,4 +67,7 @@ class Facts(Needed):
     remedies_tried: int
     remedies: list
     ladder: list
+    banks: list
+    bank_cost: int
+    bank_cost_bound: int
     spaces: dict

@@ -42,11 +42,13 @@ static void find_samples(struct ul_page *page, struct samples *samples)
         samples->positions[samples->count++] = least < most ? least : most;
         samples->positions[samples->count++] = least < most ? most : least;
     }
+    UL_ASSERT(samples->count == 2 * UL_PAGE_WIDTH);
     samples->width = 0.5;
 }
 
 static double height_of(const struct ul_page *page, uint64_t bytes)
 {
+    UL_ASSERT(page->top_bytes > 0);
     return HEIGHT - (double)bytes / (double)page->top_bytes * HEIGHT;
 }
 
@@ -54,6 +56,7 @@ static double height_of(const struct ul_page *page, uint64_t bytes)
 static void put_edge(struct ul_page *page, const struct samples *samples, const uint64_t *sums,
                      bool is_back)
 {
+    UL_ASSERT(samples->count > 0);
     for (uint32_t k = 0; k < samples->count; k++) {
         uint32_t i = is_back ? samples->count - 1 - k : k;
         uint32_t next = is_back ? i - 1 : i + 1;
@@ -110,6 +113,7 @@ static uint64_t valley_depth(const struct ul_page *page)
  * valley that is `depth` below both sides. */
 static void take_hill(const struct ul_page *page, uint32_t peak, uint64_t depth, bool *is_taken)
 {
+    UL_ASSERT(peak < page->length);
     for (int side = 0; side < 2; side++) {
         uint64_t valley = page->live[peak];
         for (uint32_t p = peak;; side == 0 ? p++ : p--) {
@@ -199,6 +203,7 @@ static uint32_t list_lines(const struct ul_page *page, struct line lines[4])
     if (page->line_bytes > 0)
         lines[count++] = (struct line){
             "budget", page->of_arena ? "budget" : "budget left for the arena", page->line_bytes};
+    UL_ASSERT(count <= 4);
     return count;
 }
 

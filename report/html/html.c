@@ -137,7 +137,7 @@ static void put_body(struct ul_page *page)
 static const char *name_process(const struct ul_saved *saved)
 {
     const uint64_t *parts = saved->process;
-    if (strcmp(saved->target, "cuda") == 0)
+    if (ul_saved_is_of_device(saved))
         return "device";
     return parts[UL_SAVED_CODE] > 0 || parts[UL_SAVED_RUNTIME] > 0 ? "process"
                                                                    : "caller\xE2\x80\x99s process";

@@ -34,6 +34,7 @@ static int by_area(const void *a, const void *b)
 
 static struct box box_of(const struct ul_page *page, uint32_t range)
 {
+    UL_ASSERT(range < page->saved->range_count && page->length > 0 && page->top_bytes > 0);
     const struct ul_saved_range *of = &page->saved->ranges[range];
     double column = (double)UL_PAGE_WIDTH / page->length;
     double byte = HEIGHT / (double)page->top_bytes;
@@ -123,6 +124,7 @@ static void put_joints(struct ul_page *page, const struct boxes *boxes)
         uint32_t alias = saved->ranges[box->range].alias;
         if (alias == UL_PLAN_NONE || saved->ranges[alias].size_bytes == 0)
             continue;
+        UL_ASSERT(alias < saved->range_count);
         struct box older = box_of(page, alias);
         double height = older.height < box->height ? older.height : box->height;
         ul_page_put(page, is_open ? "M" : "<path class=\"joint\" d=\"M");
@@ -212,6 +214,7 @@ static void find_hole(struct ul_page *page, struct hole *hole)
     for (int i = 0; i < FARTHEST && hole->end < page->length && is_free(saved, hole, hole->end);
          i++)
         hole->end++;
+    UL_ASSERT(hole->begin < hole->end && hole->begin_bytes <= hole->end_bytes);
 }
 
 static void put_hole(struct ul_page *page, const struct hole *hole)
@@ -267,6 +270,28 @@ static void put_twin(struct ul_page *page, const struct boxes *boxes)
     ul_page_twin_end(page);
 }
 
+/* The memories that the arena is made of: where one begins, a line, or its name. */
+static void put_banks(struct ul_page *page, bool named)
+{
+    double byte = HEIGHT / (double)page->top_bytes;
+    for (uint32_t b = 0; b < page->saved->bank_count; b++) {
+        const struct ul_saved_bank *bank = &page->saved->banks[b];
+        double y = HEIGHT - (double)bank->begin_bytes * byte;
+        if (bank->reserved_bytes == 0)
+            continue;
+        if (!named) {
+            ul_page_put(page, "<path class=\"bank\" d=\"M0 ");
+            ul_page_coordinate(page, y);
+            ul_page_printf(page, "H%d\"/>\n", UL_PAGE_WIDTH);
+            continue;
+        }
+        ul_page_printf(page, "<text class=\"bank\" x=\"99.6%%\" y=\"%.1f\" text-anchor=\"end\">",
+                       y - 4);
+        ul_page_cut(page, bank->name, 32);
+        ul_page_put(page, "</text>\n");
+    }
+}
+
 static void put_picture(struct ul_page *page, const struct boxes *boxes, const struct hole *hole)
 {
     ul_page_printf(page,
@@ -289,8 +314,10 @@ static void put_picture(struct ul_page *page, const struct boxes *boxes, const s
     ul_page_put(page, "</g>");
     put_joints(page, boxes);
     put_hole(page, hole);
+    put_banks(page, false);
     ul_page_put(page, "</svg><svg class=\"over\" y=\"8\" width=\"100%\">\n");
     put_names(page, boxes);
+    put_banks(page, true);
     ul_page_put(page, "</svg></svg>\n<div></div>");
     ul_page_step_axis(page);
     ul_page_put(page, "</div>\n");

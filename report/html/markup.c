@@ -28,6 +28,7 @@ static void escape_bytes(struct ul_page *page, const char *string, size_t count)
 {
     for (size_t i = 0; i < count;) {
         size_t length = character_bytes(string + i);
+        UL_ASSERT(length > 0);
         if (string[i] == '<')
             ul_page_put(page, "&lt;");
         else if (string[i] == '>')
@@ -56,6 +57,7 @@ static size_t offset_of(const char *name, size_t character)
     size_t at = 0;
     for (size_t i = 0; i < character && name[at] != '\0'; i++)
         at += character_bytes(name + at);
+    UL_ASSERT(at <= strlen(name));
     return at;
 }
 
@@ -69,6 +71,7 @@ static size_t count_characters(const char *name)
 
 void ul_page_cut(struct ul_page *page, const char *said, size_t columns)
 {
+    UL_ASSERT(columns > 0);
     const char *name = ul_shown(page->arena, said);
     size_t count = count_characters(name);
     size_t head = (columns - 1) / 2, tail = columns - 1 - head;
@@ -134,11 +137,13 @@ const char *ul_page_digits(struct ul_page *page, uint64_t number)
             *to++ = ',';
         *to++ = plain[i];
     }
+    UL_ASSERT(to < grouped + 32);
     return grouped;
 }
 
 const char *ul_page_size(struct ul_page *page, uint64_t bytes)
 {
+    UL_ASSERT(page->unit.bytes > 0);
     bool is_far = (double)bytes < page->unit.bytes / 100 || bytes > 100 * page->needed_bytes;
     if (bytes > 0 && is_far)
         return ul_size_format(page->arena, bytes);
@@ -166,6 +171,7 @@ const char *ul_page_time(struct ul_page *page, uint64_t cost)
 
 void ul_page_size_cells(struct ul_page *page, uint64_t bytes)
 {
+    UL_ASSERT(page->unit.bytes > 0);
     ul_page_printf(page, "<td class=\"r\">%.2f</td><td class=\"r\"><data value=\"%" PRIu64 "\">",
                    (double)bytes / page->unit.bytes, bytes);
     ul_page_printf(page, "%s</data></td>", ul_page_digits(page, bytes));
@@ -173,6 +179,7 @@ void ul_page_size_cells(struct ul_page *page, uint64_t bytes)
 
 const char *ul_page_paint(struct ul_page *page, uint32_t row)
 {
+    UL_ASSERT(row < UL_REPORT_ROW_COUNT);
     return ul_arena_printf(page->arena, "p%" PRIu32, row);
 }
 
@@ -209,6 +216,7 @@ void ul_page_end(struct ul_page *page)
 
 void ul_page_table(struct ul_page *page, const char *class, const char *heads)
 {
+    UL_ASSERT(heads[0] != '\0');
     ul_page_printf(page, "<div class=\"scroll\" tabindex=\"0\"><table class=\"%s\">\n<thead><tr>",
                    class);
     for (const char *at = heads; *at != '\0';) {

@@ -43,6 +43,7 @@ static struct scale find_scale(const struct ul_page *page)
     scale.most_bytes = most + 0.06 * (most - left) + 1;
     scale.least_bytes = scale.least_bytes > 0 ? scale.least_bytes : 0;
     scale.most_cost = cost > 0 ? 1.1 * cost : 1;
+    UL_ASSERT(scale.least_bytes < scale.most_bytes && scale.most_cost > 0);
     return scale;
 }
 
@@ -111,6 +112,7 @@ static void put_axis(struct ul_page *page, const struct scale *scale)
 {
     double unit = page->unit.bytes,
            step = ul_page_step((scale->most_bytes - scale->least_bytes) / unit, 8);
+    UL_ASSERT(step > 0);
     int digits = step >= 1 ? 0 : step >= 0.1 ? 1 : 2;
     double first = step * (double)(uint64_t)(scale->least_bytes / unit / step + 1);
     ul_page_put(page, "<div></div><svg class=\"steps\" width=\"100%\" height=\"36\" "
@@ -126,6 +128,7 @@ static void put_axis(struct ul_page *page, const struct scale *scale)
 static void put_gutter(struct ul_page *page, const struct scale *scale)
 {
     double top = scale->most_cost * 1e-6, step = ul_page_step(top, 5);
+    UL_ASSERT(step > 0);
     int digits = step >= 1 ? 0 : step >= 0.1 ? 1 : step >= 0.01 ? 2 : 4;
     ul_page_printf(page,
                    "<svg class=\"gutter\" width=\"72\" height=\"%d\" aria-hidden=\"true\"><text "

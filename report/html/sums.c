@@ -114,6 +114,34 @@ static void put_process(struct ul_page *page)
     ul_page_table_end(page);
 }
 
+/* The memories that the buffer is made of. */
+static void put_banks(struct ul_page *page)
+{
+    const struct ul_saved *saved = page->saved;
+    if (saved->bank_count == 0)
+        return;
+    ul_page_put(page, "<p>The buffer is made of several memories, in each of which a value lies as "
+                      "a whole.</p>\n");
+    ul_page_table(page, "banks",
+                  "space|#capacity|#reserved|#live at its peak|#moved a run|#10^6 bytes a second");
+    for (uint32_t b = 0; b < saved->bank_count; b++) {
+        const struct ul_saved_bank *bank = &saved->banks[b];
+        const uint64_t numbers[] = {bank->capacity_bytes, bank->reserved_bytes, bank->live_bytes,
+                                    bank->moved_bytes, bank->bandwidth_mb};
+        ul_page_put(page, "<tr><th scope=\"row\">");
+        ul_page_escape(page, bank->name);
+        ul_page_put(page, bank->weights ? ", for weights alone</th>" : "</th>");
+        for (uint32_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            ul_page_printf(page, "<td class=\"r\">%s</td>", ul_page_digits(page, numbers[i]));
+        ul_page_put(page, "</tr>\n");
+    }
+    ul_page_table_end(page);
+    ul_page_printf(page,
+                   "<p>Moving bytes to and from them takes %.4g ms a run, and no layout of these "
+                   "values in them takes less than %.4g ms (the planner's word).</p>\n",
+                   (double)saved->bank_cost * 1e-6, (double)saved->bank_cost_bound * 1e-6);
+}
+
 static void put_spaces(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
@@ -125,6 +153,7 @@ static void put_spaces(struct ul_page *page)
         ul_page_printf(page, ", %s bytes.</p>\n",
                        ul_page_digits(page, saved->spaces[i].reserved_bytes));
     }
+    put_banks(page);
     if (saved->transfers.saves + saved->transfers.loads > 0)
         ul_page_printf(page,
                        "<p>Transfers a run: %" PRIu64 " saves of %s bytes, %" PRIu64

@@ -429,6 +429,9 @@ static bool is_initial(const struct ul_model *model, const struct ul_range *rang
     if (model->offload_bytes != 0 && range->row == UL_ROW_SCRATCH && range->live_begin == 0 &&
         range->offset_bytes == model->offload_state_offset_bytes)
         return true; /* the place of the memory that values are offloaded to */
+    if (model->bank_count != 0 && range->row == UL_ROW_SCRATCH && range->live_begin == 0 &&
+        range->offset_bytes == model->bank_state_offset_bytes)
+        return true; /* where the banks are noted */
     return range->live_begin == 0 &&
            (range->row == UL_ROW_WEIGHTS || range->row == UL_ROW_OPTIMIZER ||
             range->row == UL_ROW_INPUTS);

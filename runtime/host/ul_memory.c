@@ -210,6 +210,44 @@ static void print_row(const struct ul_model *model, const char *name, uint64_t p
            (double)predicted_bytes / (model->arena_bytes < MIB ? 1024 : MIB));
 }
 
+/* The bytes that were touched in a bank. */
+static uint64_t count_bank(const struct memory *memory, const struct ul_bank *bank)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < bank->size_bytes; i++)
+        count += memory->touched[bank->begin_bytes + i] & TOUCHED;
+    return count;
+}
+
+static void print_banks(const struct memory *memory)
+{
+    const struct ul_model *model = memory->model;
+    if (model->bank_count != 0)
+        printf("%-29s %14s %14s %14s\n", "spaces of the buffer", "capacity", "reserved", "touched");
+    for (uint32_t b = 0; b < model->bank_count; b++) {
+        const struct ul_bank *bank = &model->banks[b];
+        printf("  %-27s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", bank->name,
+               bank->capacity_bytes, bank->size_bytes, count_bank(memory, bank));
+    }
+}
+
+static void write_banks(struct ul_json *json, const struct memory *memory)
+{
+    const struct ul_model *model = memory->model;
+    if (model->bank_count == 0)
+        return;
+    ul_json_open(json, "spaces", '{');
+    for (uint32_t b = 0; b < model->bank_count; b++) {
+        const struct ul_bank *bank = &model->banks[b];
+        ul_json_open(json, bank->name, '{');
+        ul_json_count(json, "capacity_bytes", bank->capacity_bytes);
+        ul_json_count(json, "reserved_bytes", bank->size_bytes);
+        ul_json_count(json, "touched_bytes", count_bank(memory, bank));
+        ul_json_close(json, '}');
+    }
+    ul_json_close(json, '}');
+}
+
 static void print_table(const struct ul_session *s, const struct memory *memory)
 {
     const struct ul_model *model = memory->model;
@@ -226,6 +264,7 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
                       memory->touched_bytes[row]);
     print_row(model, "total", memory->rows_total, model->arena_bytes, memory->touched_total);
     printf("%-29s %14" PRId64 "\n", "unaccounted", memory->unaccounted_bytes);
+    print_banks(memory);
     if (model->offload_bytes != 0)
         printf("%-29s %14" PRIu64 " %14" PRIu64 "\n", "offloaded, beside that",
                model->offload_bytes, memory->offload_bytes);
@@ -254,6 +293,7 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_number(json, "unaccounted_bytes", (double)memory->unaccounted_bytes);
     ul_json_count(json, "stray_bytes", memory->stray_bytes + memory->margin_bytes);
     ul_json_count(json, "rom_bytes", memory->model->rom_bytes);
+    write_banks(json, memory);
     if (memory->model->offload_bytes != 0) {
         ul_json_open(json, "offload", '{');
         ul_json_count(json, "predicted_bytes", memory->model->offload_bytes);

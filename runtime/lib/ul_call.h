@@ -268,26 +268,11 @@ static inline int ul_call_is_scaled(const struct ul_call *call)
     return call->scale != 0 || call->scale_count != 0;
 }
 
-/* Calls that the program runs itself, by the plan's name for the way: Winograd's method
- * (ul_winograd.h); weights of a few bits (ul_nbits.h), whose rows may be rounded to bytes. */
-#define UL_WINOGRAD_NAME "ullage winograd_2x3"
-#define UL_NBITS_NAME "ullage nbits"
-#define UL_NBITS_BYTES_NAME "ullage nbits int8"
-
-static inline int ul_call_is_winograd(const struct ul_call *call)
-{
-    return call->implementation != NULL && strcmp(call->implementation, UL_WINOGRAD_NAME) == 0;
-}
-
-static inline int ul_call_is_nbits(const struct ul_call *call)
-{
-    return call->kind == UL_CALL_NBITS;
-}
-
-/* Whether the runtime computes it by itself; a program without other calls needs no library. */
+/* Whether the runtime computes it by itself: the plan's name for the way begins so. A program
+ * without other calls needs no library. */
 static inline int ul_call_is_own(const struct ul_call *call)
 {
-    return ul_call_is_winograd(call) || ul_call_is_nbits(call);
+    return call->implementation != NULL && strncmp(call->implementation, "ullage ", 7) == 0;
 }
 
 /* Whether the program computes this function faster than the library (ul_posts.h). */

@@ -5,8 +5,8 @@
  * `struct ul_model`; the library form, the command line and the checks at run time only read it.
  *
  * Invariants: everything here is constant data, so any number of threads may run one model, each
- * on an arena of its own. Offsets count from the start of the arena; every range lies inside
- * arena_bytes. Inputs and outputs are dense in row-major order.
+ * on an arena of its own. Offsets count from the start of the arena, through its banks where it has
+ * some; every range lies inside arena_bytes. Inputs and outputs are dense in row-major order.
  * Ownership: the caller owns the arena, the weights source and every tensor; strings and tables
  * belong to the model.
  * Units: names end in their unit (_bytes); strides and counts are in elements; an element of 2 or 4
@@ -475,6 +475,14 @@ struct ul_offloading {
    or it cannot be read. */
 typedef const unsigned char *ul_next_piece(void *reader, uint64_t *size_bytes);
 
+/* One of the memories that an arena is made of (ul_banks.h). */
+struct ul_bank {
+    const char *name;
+    uint64_t begin_bytes; /* its offset in the arena */
+    uint64_t size_bytes;  /* what of it is used */
+    uint64_t capacity_bytes;
+};
+
 struct ul_model {
     const char *name;
     const char *compiler;    /* "ullage 0.1.0" */
@@ -486,7 +494,10 @@ struct ul_model {
     unsigned char model_sha256[32];
     unsigned char plan_sha256[32];
     uint64_t arena_bytes;
-    uint64_t arena_align;                /* a power of two */
+    uint64_t arena_align;        /* a power of two */
+    const struct ul_bank *banks; /* what the arena is made of; NULL and 0: it is one */
+    uint32_t bank_count;
+    uint64_t bank_state_offset_bytes;    /* in the first bank: where the others are noted */
     uint64_t rom_bytes;                  /* weights outside the arena */
     uint64_t offload_bytes;              /* of values that leave the arena; 0: none does */
     uint64_t offload_state_offset_bytes; /* in the arena: the place of a pointer */

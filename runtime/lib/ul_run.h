@@ -17,6 +17,7 @@
 #ifndef UL_RUN_H
 #define UL_RUN_H
 
+#include "ul_banks.h"
 #include "ul_model.h"
 
 #include <string.h>
@@ -157,7 +158,7 @@ static inline void ul_run_clear_kept(const struct ul_model *model, unsigned char
         const struct ul_rt_tensor *inputs = ul_model_of_entry(model, e)->inputs;
         for (uint32_t k = 0; ul_is_set_up(model, e) && k < model->entries[e].input_count; k++) {
             const struct ul_rt_tensor *input = &inputs[model->entries[e].inputs[k]];
-            memset(arena + input->offset_bytes, 0, (size_t)input->size_bytes);
+            memset(ul_at(model, arena, input->offset_bytes), 0, (size_t)input->size_bytes);
         }
     }
 }
@@ -202,6 +203,9 @@ static inline void ul_run_clear_state(const struct ul_model *model, void *arena,
     if (model->offload_bytes != 0 && arena != NULL &&
         bytes >= model->offload_state_offset_bytes + sizeof none)
         memcpy((unsigned char *)arena + model->offload_state_offset_bytes, &none, sizeof none);
+    if (model->bank_count != 0 && arena != NULL &&
+        bytes >= model->bank_state_offset_bytes + sizeof ul_bank_mark)
+        memset((unsigned char *)arena + model->bank_state_offset_bytes, 0, sizeof ul_bank_mark);
 }
 
 /* The first half of making `arena` ready for runs with `threads` threads (see ul_run_threads):
@@ -219,6 +223,7 @@ static inline enum ul_result ul_run_begin_init(const struct ul_model *model, voi
     uint64_t address = (uint64_t)(uintptr_t)arena;
     if ((address & (model->arena_align - 1)) != 0)
         return ul_fail(failure, UL_ARENA_MISALIGNED, model->arena_align, address & (~address + 1));
+    ul_banks_note(model, (unsigned char *)arena, NULL);
     if (model->library == NULL)
         return UL_OK;
     return model->library->init(model->library, arena, ul_run_threads(model, threads), failure);
@@ -294,12 +299,41 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
     return ul_run_init_with(model, arena, bytes, 0, NULL, source, failure);
 }
 
+/* The same for an arena that is made of banks, of which each is a buffer of its own: `bytes` at
+   `banks`, each aligned as the arena. The first is the arena from then on. */
+static inline enum ul_result ul_run_init_banks(const struct ul_model *model, void *const *banks,
+                                               const size_t *bytes,
+                                               const struct ul_weights_source *source,
+                                               struct ul_failure *failure)
+{
+    struct ul_failure unused;
+    if (failure == NULL)
+        failure = &unused;
+    memset(failure, 0, sizeof *failure);
+    ul_run_clear_state(model, banks[0], bytes[0]);
+    for (uint32_t b = 0; b < model->bank_count; b++) {
+        uint64_t address = (uint64_t)(uintptr_t)banks[b], needed_bytes = model->banks[b].size_bytes;
+        failure->tensor = b;
+        if (needed_bytes != 0 && (banks[b] == NULL || bytes[b] < needed_bytes))
+            return ul_fail(failure, UL_ARENA_TOO_SMALL, needed_bytes,
+                           banks[b] == NULL ? 0 : bytes[b]);
+        if (needed_bytes != 0 && (address & (model->arena_align - 1)) != 0)
+            return ul_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
+                           address & (~address + 1));
+    }
+    failure->tensor = 0;
+    ul_banks_note(model, (unsigned char *)banks[0], banks);
+    return ul_run_end_init(model, banks[0], 0, source, failure);
+}
+
 /* False for an arena that nobody set up, or to which something else was written since. */
 static inline int ul_run_is_set_up(const struct ul_model *model, const unsigned char *arena)
 {
     static const unsigned char none[sizeof model->mark] = {0};
+    if (!ul_banks_are_noted(model, arena))
+        return false;
     return ul_run_is_big_endian() || memcmp(model->mark, none, sizeof none) == 0 ||
-           memcmp(arena + model->mark_offset_bytes, model->mark, sizeof none) == 0;
+           memcmp(ul_at(model, arena, model->mark_offset_bytes), model->mark, sizeof none) == 0;
 }
 
 /* Runs the entry point `number` with `threads` threads (see ul_run_threads). A NULL buffer of a
@@ -342,7 +376,7 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
         uint32_t i = entry->inputs[k];
         const struct ul_rt_tensor *input = &model->inputs[i];
         if (input->space == UL_SPACE_ARENA && inputs[i] != NULL)
-            memcpy(bytes + input->offset_bytes, inputs[i], (size_t)input->size_bytes);
+            memcpy(ul_at(model, bytes, input->offset_bytes), inputs[i], (size_t)input->size_bytes);
     }
     if (entry->steps != NULL)
         entry->steps(bytes, &run);
@@ -354,7 +388,8 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
         uint32_t i = entry->outputs[k];
         const struct ul_rt_tensor *output = &model->outputs[i];
         if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
-            memcpy(outputs[i], bytes + output->offset_bytes, (size_t)output->size_bytes);
+            memcpy(outputs[i], ul_at(model, bytes, output->offset_bytes),
+                   (size_t)output->size_bytes);
         else if (output->space == UL_SPACE_OFFLOAD && outputs[i] != NULL &&
                  model->offloading->load(run.offload, output->offset_bytes, outputs[i],
                                          output->size_bytes) != 0)

@@ -164,7 +164,7 @@ static inline enum ul_result ul_train_reach(const struct ul_model *model, void *
                                             struct ul_failure *failure)
 {
     const struct ul_offloading *offloading = model->offloading;
-    unsigned char *there = (unsigned char *)place + offset_bytes;
+    unsigned char *there = ul_at(model, (const unsigned char *)place, offset_bytes);
     bool saves = direction == UL_OFFLOAD_SAVE;
     if (space != UL_SPACE_OFFLOAD)
         memcpy(saves ? there : bytes, saves ? bytes : there, (size_t)size_bytes);

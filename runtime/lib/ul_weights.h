@@ -302,7 +302,7 @@ static inline enum ul_result ul_weights_section(const struct ul_model *model,
                                                 const struct ul_section *section,
                                                 struct ul_hash *hash)
 {
-    unsigned char *target = arena + section->offset_bytes;
+    unsigned char *target = ul_at(model, arena, section->offset_bytes);
     int failed;
     if (section->space == UL_SPACE_OFFLOAD)
         return ul_weights_offload(model, arena, source, offset_bytes, section, hash);
@@ -372,7 +372,7 @@ static inline enum ul_result ul_weights_fill_splats(const struct ul_model *model
         const struct ul_splat *splat = &model->splats[i];
         uint64_t total_bytes = splat->element_count * splat->element_bytes;
         if (splat->space != UL_SPACE_OFFLOAD) {
-            ul_weights_fill(splat, arena + splat->offset_bytes, total_bytes);
+            ul_weights_fill(splat, ul_at(model, arena, splat->offset_bytes), total_bytes);
             continue;
         }
         ul_weights_fill(splat, staged, total_bytes < sizeof staged ? total_bytes : sizeof staged);

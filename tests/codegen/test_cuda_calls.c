@@ -12,6 +12,7 @@
 
 #include "codegen/cuda/cuda.h"
 #include "codegen/program/calls_internal.h"
+#include "codegen/target.h"
 #include "ir/text.h"
 #include "ir/view.h"
 
@@ -24,15 +25,26 @@ struct fixture {
     bool is_call;
 };
 
+static const struct ul_libraries *open_all(struct ul_arena *arena,
+                                           const struct ul_program_options *options)
+{
+    const struct ul_libraries *libraries;
+    struct ul_diag diag = {0};
+    struct ul_program_options all = *options;
+    all.target = ul_target_find("cuda");
+    assert_int_equal(ul_libraries_open(arena, &all, &libraries, &diag), UL_OK);
+    return libraries;
+}
+
 /* The main block as one group, answered; the values that it returns are needed outside. */
 static void ask(struct fixture *fixture, const struct ul_program_options *options, const char *text)
 {
     struct ul_diag diag = {0};
-    const struct ul_target_library *library;
+    struct ul_group_call described;
     ul_arena_init(&fixture->arena);
-    if (ul_graph_parse(&fixture->graph, &fixture->arena, text, NULL, &diag) != UL_OK ||
-        ul_cuda_open_library(&fixture->arena, options, &library, &diag) != UL_OK)
+    if (ul_graph_parse(&fixture->graph, &fixture->arena, text, NULL, &diag) != UL_OK)
         fail_msg("%s", diag.text);
+    const struct ul_libraries *libraries = open_all(&fixture->arena, options);
     const struct ul_graph *graph = &fixture->graph;
     const struct ul_block *block = &graph->blocks[0];
     bool *escapes = UL_NEW_ARRAY(&fixture->arena, bool, graph->value_count);
@@ -44,9 +56,16 @@ static void ask(struct fixture *fixture, const struct ul_program_options *option
         if (!ul_node_is_view(graph, block->nodes[i]))
             nodes[count++] = block->nodes[i];
     }
-    fixture->is_call = ul_group_call_make(graph, nodes, count, escapes, true, &fixture->call) &&
-                       library->answer(library->context, &fixture->call, true);
-    ul_library_close(library);
+    fixture->is_call = false;
+    if (!ul_group_call_make(graph, nodes, count, escapes, true, &described))
+        return;
+    for (uint32_t i = 0; i < libraries->count && !fixture->is_call; i++) {
+        const struct ul_target_library *library = &libraries->rows[i];
+        fixture->call = described;
+        fixture->call.library = library;
+        fixture->is_call = library->answer(library->context, &fixture->call, true);
+    }
+    ul_libraries_close(libraries);
 }
 
 static const struct ul_program_options plain = {
@@ -90,8 +109,6 @@ static void test_worth(void **state)
 {
     (void)state;
     struct ul_arena arena;
-    struct ul_diag diag = {0};
-    const struct ul_target_library *library;
     struct ul_program_options options = plain;
     struct ul_group_call call = {.call = {.kind = UL_CALL_MATMUL,
                                           .src = {.type = UL_CALL_F16},
@@ -99,15 +116,15 @@ static void test_worth(void **state)
                                           .dst = {.type = UL_CALL_F16}}};
     options.profile = ul_profile_find("h100-sxm"); /* 1.5 us a launch, 989.5 T, 3350 GB/s */
     ul_arena_init(&arena);
-    assert_int_equal(ul_cuda_open_library(&arena, &options, &library, &diag), UL_OK);
+    const struct ul_libraries *libraries = open_all(&arena, &options);
+    const struct ul_target_library *library = &libraries->rows[0];
     call.product_count = (uint64_t)1 << 28; /* 0.5 us */
     assert_false(library->is_worth(library->context, &call, 1 << 20));
     call.product_count = (uint64_t)1 << 30; /* 2.2 us */
     assert_true(library->is_worth(library->context, &call, 1 << 20));
     assert_false(library->is_worth(library->context, &call, 4 << 20));
-    call.call.kind = UL_CALL_CONVOLUTION;
-    assert_true(library->is_worth(library->context, &call, 4 << 20));
-    ul_library_close(library);
+    assert_true(libraries->rows[1].is_worth == NULL);
+    ul_libraries_close(libraries);
     ul_arena_done(&arena);
 }
 
@@ -229,14 +246,12 @@ static void test_leaner(void **state)
 {
     (void)state;
     struct fixture fixture;
-    const struct ul_target_library *library;
-    struct ul_diag diag = {0};
     ask(&fixture, &plain,
         HEAD "input %0 \"x\" f32[64,1024] own\n"
              "weight %1 \"w\" f32[1024,64] own = splat [0.5]\n"
              "%2 \"y\" f32[64,64] own = MatMul n0 \"y\" (%0, %1)\nreturn %2\n");
     assert_true(fixture.is_call);
-    assert_int_equal(ul_cuda_open_library(&fixture.arena, &plain, &library, &diag), UL_OK);
+    const struct ul_target_library *library = fixture.call.library;
     struct ul_call *call = &fixture.call.call;
     assert_true(library->leaner(library->context, call) > 1);
     assert_int_equal(call->scratch_bytes, LITTLE);

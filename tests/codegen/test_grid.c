@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "codegen/cuda/cuda.h"
-#include "codegen/cuda/grid.h"
+#include "codegen/device/grid.h"
 #include "ir/text.h"
 
 /* The CUDA text of the graph's main block as one group, for a device by its profile; long sums of

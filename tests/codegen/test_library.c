@@ -470,7 +470,7 @@ static void integers_are_computed_in_tiles(void **state)
     struct ul_dnnl *dnnl;
     ul_arena_init(&arena);
     assert_int_equal(ul_dnnl_open(&arena, NULL, 1, &dnnl, &diag), UL_OK);
-    bool has_tiles = strcmp(dnnl->library.isa, "avx512_core_amx") == 0;
+    bool has_tiles = strcmp(dnnl->isa, "avx512_core_amx") == 0;
     if (has_tiles) {
         expect_tiles(dnnl, INTEGER_CONV("64", "64", "28", "3", "1"), true);
         expect_tiles(dnnl, INTEGER_CONV("256", "256", "14", "1", "0"), true);
@@ -519,14 +519,15 @@ static void count_both(bool turned, uint64_t *bytes)
     struct ul_dnnl *dnnl;
     ul_arena_init(&arena);
     assert_int_equal(ul_dnnl_open(&arena, NULL, 2, &dnnl, &diag), UL_OK);
-    const struct ul_call calls[] = {answer_changing(dnnl, CONV_OF_CHANGING),
-                                    answer_changing(dnnl, GRADIENT_OF_CONV)};
+    const struct ul_call conv = answer_changing(dnnl, CONV_OF_CHANGING),
+                         gradient = answer_changing(dnnl, GRADIENT_OF_CONV);
+    const struct ul_call *const calls[] = {&conv, &gradient};
     if (turned)
-        bytes[2] = ul_dnnl_code_bytes(dnnl, calls, 2);
-    bytes[turned] = ul_dnnl_code_bytes(dnnl, &calls[turned], 1);
-    bytes[!turned] = ul_dnnl_code_bytes(dnnl, &calls[!turned], 1);
+        bytes[2] = ul_dnnl_reached_bytes(dnnl, calls, 2);
+    bytes[turned] = ul_dnnl_reached_bytes(dnnl, &calls[turned], 1);
+    bytes[!turned] = ul_dnnl_reached_bytes(dnnl, &calls[!turned], 1);
     if (!turned)
-        bytes[2] = ul_dnnl_code_bytes(dnnl, calls, 2);
+        bytes[2] = ul_dnnl_reached_bytes(dnnl, calls, 2);
     ul_dnnl_close(dnnl);
     ul_arena_done(&arena);
 }

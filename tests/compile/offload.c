@@ -10,13 +10,15 @@
  * What is kept from run to run is in the other space between runs: loaded before its first reader,
  * saved after its last one.
  *
- * usage: compile_offload MODEL.onnx PROGRAM PLAN.json [OPTION=VALUE | OPTION ...]
- * prints how many transfers there are, and the bytes of both spaces.
+ * usage: compile_offload MODEL.onnx PROGRAM PLAN.json [beside] [OPTION=VALUE | OPTION ...]
+ * prints how many transfers there are, and the bytes of both spaces. With `beside` every other step
+ * is one of a second stream, which the planner begins as early, and waits for as late, as it can.
  */
 #include "codegen/program/program.h"
 #include "compile/compile_internal.h"
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
+#include "planner/transfer/transfer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,7 +37,7 @@ static void require(enum ul_status status, const struct ul_compile *compile)
 
 /* A transfer begins after run `begin` and is waited for before run `end`. */
 struct move {
-    enum ul_plan_kind kind;
+    bool loads;
     uint32_t value, begin, end;
     uint32_t position; /* in the new plan */
     bool is_first;     /* before all runs, whatever `begin` is */
@@ -69,8 +71,8 @@ static void add_gap(struct moves *moves, uint32_t value, uint32_t before, uint32
 {
     if (behind - before < 2 * APART)
         return;
-    add_move(moves, (struct move){UL_PLAN_SAVE, value, before, before + APART, 0, false});
-    add_move(moves, (struct move){UL_PLAN_LOAD, value, behind - APART, behind, 0, false});
+    add_move(moves, (struct move){false, value, before, before + APART, 0, false});
+    add_move(moves, (struct move){true, value, behind - APART, behind, 0, false});
 }
 
 static void add_value(struct moves *moves, uint32_t value)
@@ -90,10 +92,10 @@ static void add_value(struct moves *moves, uint32_t value)
     }
     if (!info->persistent || first == UL_PLAN_NONE)
         return;
-    add_move(moves, (struct move){UL_PLAN_LOAD, value, first < APART ? 0 : first - APART, first, 0,
+    add_move(moves, (struct move){true, value, first < APART ? 0 : first - APART, first, 0,
                                   first < APART});
-    add_move(moves, (struct move){UL_PLAN_SAVE, value, last,
-                                  last + APART < count ? last + APART : count, 0, false});
+    add_move(moves, (struct move){false, value, last, last + APART < count ? last + APART : count,
+                                  0, false});
 }
 
 /* The positions with the transfers between them. */
@@ -109,8 +111,11 @@ static void weave(struct moves *moves, struct ul_plan *woven)
             if (!move->is_first)
                 continue;
             move->position = count;
-            woven->positions[count++] = (struct ul_plan_position){
-                .kind = move->kind, .stream = 1, .value = move->value, .space = UL_PROGRAM_OFFLOAD};
+            woven->positions[count++] = (struct ul_plan_position){.kind = UL_PLAN_COPY,
+                                                                  .loads = move->loads,
+                                                                  .stream = 1,
+                                                                  .value = move->value,
+                                                                  .space = UL_PROGRAM_OFFLOAD};
         }
         for (uint32_t i = 0; i < moves->count; i++) {
             if (moves->items[i].end == p)
@@ -125,14 +130,44 @@ static void weave(struct moves *moves, struct ul_plan *woven)
             if (move->begin != p || move->is_first)
                 continue;
             move->position = count;
-            woven->positions[count++] = (struct ul_plan_position){
-                .kind = move->kind, .stream = 1, .value = move->value, .space = UL_PROGRAM_OFFLOAD};
+            woven->positions[count++] = (struct ul_plan_position){.kind = UL_PLAN_COPY,
+                                                                  .loads = move->loads,
+                                                                  .stream = 1,
+                                                                  .value = move->value,
+                                                                  .space = UL_PROGRAM_OFFLOAD};
         }
     }
     woven->position_count = count;
 }
 
-static void plan_all(struct ul_compile *compile)
+/* Stream 2, since values move on stream 1. Returns how many steps it has then. */
+static uint32_t run_beside(struct ul_compile *compile, struct ul_plan *woven)
+{
+    struct ul_problem *problem = compile->program->problem;
+    struct ul_effort effort = {.work_limit = UINT64_MAX};
+    uint32_t second = 0, count = 0;
+    for (uint32_t r = 1; r < problem->resource_count; r++)
+        second = problem->resources[r].kind == UL_PLAN_COMPUTE ? r : second;
+    if (second == 0)
+        second = ul_problem_add_resource(
+            problem, &(struct ul_plan_resource){.kind = UL_PLAN_COMPUTE, .stream = 2});
+    problem->resources[second].stream = 2;
+    for (uint32_t s = 0; s < problem->step_count; s += 2) {
+        struct ul_plan_step *step = &problem->steps[s];
+        uint32_t ways = step->alternative_count + step->spare_count;
+        struct ul_plan_alternative *alternatives =
+            ul_arena_copy(&compile->keep, step->alternatives, ways * sizeof *alternatives);
+        for (uint32_t a = 0; a < ways; a++)
+            alternatives[a].resource = second;
+        step->alternatives = alternatives;
+    }
+    ul_transfer_overlap(&compile->keep, problem, UINT64_MAX, &effort, woven);
+    for (uint32_t p = 0; p < woven->position_count; p++)
+        count += woven->positions[p].kind == UL_PLAN_RUN && woven->positions[p].stream == 2;
+    return count;
+}
+
+static void plan_all(struct ul_compile *compile, bool is_beside)
 {
     const struct ul_problem *problem = compile->program->problem;
     struct ul_plan_options planning = ul_compile_planning(compile);
@@ -145,6 +180,7 @@ static void plan_all(struct ul_compile *compile)
         add_value(&moves, v);
     compile->plan = plan;
     weave(&moves, &compile->plan);
+    uint32_t beside = is_beside ? run_beside(compile, &compile->plan) : 0;
     ul_plan_options_resolve(&planning);
     require(ul_plan_complete(&compile->keep, problem, &planning, &compile->plan, &compile->diag),
             compile);
@@ -156,13 +192,16 @@ static void plan_all(struct ul_compile *compile)
     printf("%u transfers, %" PRIu64 " bytes in the buffer, %" PRIu64 " offloaded\n", moves.count,
            compile->plan.reserved_bytes[UL_PROGRAM_ARENA],
            compile->plan.reserved_bytes[UL_PROGRAM_OFFLOAD]);
+    if (is_beside)
+        printf("%u beside\n", beside);
 }
 
 int main(int argc, char **argv)
 {
     struct ul_compile compile;
+    bool is_beside = argc > 4 && strcmp(argv[4], "beside") == 0;
     ul_compile_init(&compile);
-    for (int i = 4; i < argc; i++) {
+    for (int i = is_beside ? 5 : 4; i < argc; i++) {
         char *value = strchr(argv[i], '=');
         const char *name = argv[i];
         if (value != NULL)
@@ -171,7 +210,7 @@ int main(int argc, char **argv)
     }
     compile.options.budget_bytes = (uint64_t)1 << 50;
     require(ul_compile_build(&compile, argv[1]), &compile);
-    plan_all(&compile);
+    plan_all(&compile, is_beside);
     require(ul_file_write(argv[3], compile.json.data, compile.json.length, &compile.diag),
             &compile);
     const char *folder = ul_arena_printf(&compile.keep, "%s.src", argv[2]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which range of numbers the integers of an activation cover, by each method. */
-#include "compile/quantize/quantize_internal.h"
+#include "compile/quantize/quantize_graph.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of one product, one attention or its gradient each, for gates.py: sizes that the networks of models/ lack,
-so that code is seen for every tile that schedules choose from (codegen/cuda/contract_cuda_shape.c,
+so that code is seen for every tile that schedules choose from (codegen/device/contract_device_shape.c,
 attend_cuda.c), with operands that lie in packs and with those that do not.
 """
 

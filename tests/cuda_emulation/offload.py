@@ -8,7 +8,8 @@ Losses, evaluation and checkpoint are those of the program that offloads nothing
 enqueuing and in others that streams and events allow, and in a captured run. What the emulation runs
 is in the order of the plan: kernels and copies of a captured run as positions follow each other, and
 where copies come as late as they may, each between the position that begins it and the one that
-waits. A wait that is left out shows, in --guard and in what is learned.
+waits. A wait that is left out shows, in --guard and in what is learned. So it is where every other
+step is one of a second stream, beside steps and copies.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package or g++ is missing.
 """
 
@@ -127,6 +128,17 @@ def test_waits():
     run("program.src/program", "--guard", "--random", "1", code=6)
 
 
+def test_beside(compile_offload, ullage, plain):
+    run(compile_offload, DIGITS, "both", "both.json", "beside", *["=".join(option) for option in OPTIONS], "offload=host")
+    run(ullage, "check", DIGITS, "both.json")
+    with open("both.src/kernels.cu", encoding="utf-8") as file:
+        source = file.read()
+    check(source.count("ul_cuda_at_beside(") > 20 and "ul_cuda_move(" in source, "no step is beside copies")
+    for order in (0, 1, 2, 3):
+        check(learned("./both", order) == plain, f"order {order}: other bits with a second stream")
+    run("./both", "--guard", "--random", "1")
+
+
 def main():
     compile_offload, ullage = [os.path.abspath(path) for path in sys.argv[1:3]]
     os.environ["NVCC"] = os.path.join(HERE, "nvcc")
@@ -147,6 +159,7 @@ def main():
         run("./program", "--random", "1", environment={"UL_EMULATE_LOG": "late"})
         test_order("late", True)
         test_waits()
+        test_beside(compile_offload, ullage, plain)
         os.chdir(HERE)
     print(f"offload.py: {count} events in order, {failures} failures")
     return 1 if failures else 0

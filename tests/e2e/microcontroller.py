@@ -6,7 +6,8 @@
 
 The quantized operators of integers.py that have a form without floats are compiled to a library with
 --no-float and --weights rom, built for Cortex-M0 and Cortex-M4 with floating point, looked at with nm
-and objdump, and run under qemu: outputs must be those of the host, bit for bit. Exit: 0 ok, 1 not,
+and objdump, and run under qemu: outputs must be those of the host, bit for bit. The same with the
+buffer in two memories (--space), which the linker puts at addresses of their own. Exit: 0 ok, 1 not,
 77 arm-none-eabi-gcc, qemu-system-arm or a Python package is missing.
 """
 
@@ -22,6 +23,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CPUS = {  # the board that qemu runs it on, the processor's flag, and of the unit for floats that it has
     "cortex-m0": ("mps2-an385", "-mcpu=cortex-m0", ["-mfloat-abi=soft"]),
     "cortex-m4": ("mps2-an386", "-mcpu=cortex-m4", ["-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"]),
+}
+# Options of each layout, and the linker script that it is built with.
+LAYOUTS = {
+    "one": (["--weights", "rom"], "microcontroller.ld"),
+    "two": (["--space", "dtcm=8KiB,bandwidth=8GB/s", "--space", "psram=16MiB,bandwidth=100MB/s"], "two_banks.ld"),
 }
 # What the compiler calls for floats, and instructions of a unit for them.
 FLOAT_CALLS = re.compile(r" U (__aeabi_(c?[fd]|[a-z0-9]+2[fd])\w*|\w*[sd]f[0-9]\w*)$", re.M)
@@ -61,7 +67,7 @@ def make_model(folder):
     return path, model
 
 
-def build(emitted, cpu, flag, unit):
+def build(emitted, cpu, flag, unit, script):
     """The program, and what is wrong with the object code of the model where it uses floats."""
     compiler = ["arm-none-eabi-gcc", "-O2", "-mthumb", "-std=c99", flag]
     run([*compiler, *unit, "-Wall", "-c", "model.c", "-o", "model.o"], cwd=emitted)
@@ -71,9 +77,29 @@ def build(emitted, cpu, flag, unit):
     faults += [f"{cpu}: model.o has {len(code)} instructions on floats"] if code else []
     print(run(["arm-none-eabi-size", "model.o"], cwd=emitted).splitlines()[-1].strip(), cpu)
     program = f"{cpu}.elf"
-    run([*compiler, "-I.", "--specs=rdimon.specs", "-T", os.path.join(HERE, "microcontroller.ld"),
-         os.path.join(HERE, "microcontroller.c"), "model.c", "rom.S", "-o", program], cwd=emitted)
+    rom = ["rom.S"] if os.path.exists(os.path.join(emitted, "rom.S")) else []
+    run([*compiler, "-I.", "--specs=rdimon.specs", "-T", os.path.join(HERE, script),
+         os.path.join(HERE, "microcontroller.c"), "model.c", *rom, "-o", program], cwd=emitted)
     return program, faults
+
+
+def run_layout(emitted, model, wanted, script):
+    """What is wrong on any processor."""
+    faults = []
+    for i, value in enumerate(model.inputs):
+        model.feeds[value.name].tofile(os.path.join(emitted, f"input_{i}.bin"))
+    for cpu, (board, flag, unit) in CPUS.items():
+        program, wrong = build(emitted, cpu, flag, unit, script)
+        faults += wrong
+        run(["qemu-system-arm", "-machine", board, "-nographic", "-semihosting-config",
+             "enable=on,target=native", "-kernel", program], cwd=emitted)
+        for i, output in enumerate(model.outputs):
+            path = os.path.join(emitted, f"output_{i}.bin")
+            with open(path, "rb") as file:
+                if file.read() != wanted[output.name].tobytes():
+                    faults.append(f"{cpu}, {script}: {output.name} differs from the host's")
+            os.remove(path)
+    return faults
 
 
 def main():
@@ -94,22 +120,13 @@ def main():
         path, model = make_model(folder)
         options = ["--target", "c", "--no-float"]
         wanted = integers.run(arguments.ullage, path, folder, model.feeds, options)
-        emitted = os.path.join(folder, "emitted")
-        run([arguments.ullage, "compile", path, *options, "--weights", "rom", "--emit", emitted])
-        for i, value in enumerate(model.inputs):
-            model.feeds[value.name].tofile(os.path.join(emitted, f"input_{i}.bin"))
-        for cpu, (board, flag, unit) in CPUS.items():
-            program, wrong = build(emitted, cpu, flag, unit)
-            faults += wrong
-            run(["qemu-system-arm", "-machine", board, "-nographic", "-semihosting-config",
-                 "enable=on,target=native", "-kernel", program], cwd=emitted)
-            for i, output in enumerate(model.outputs):
-                with open(os.path.join(emitted, f"output_{i}.bin"), "rb") as file:
-                    if file.read() != wanted[output.name].tobytes():
-                        faults.append(f"{cpu}: {output.name} differs from the host's")
+        for layout, (more, script) in LAYOUTS.items():
+            emitted = os.path.join(folder, layout)
+            run([arguments.ullage, "compile", path, *options, *more, "--emit", emitted])
+            faults += run_layout(emitted, model, wanted, script)
     for fault in faults:
         print(f"FAIL {fault}")
-    print(f"{len(model.outputs)} outputs on {len(CPUS)} processors, {len(faults)} faults")
+    print(f"{len(model.outputs)} outputs on {len(CPUS)} processors in {len(LAYOUTS)} layouts, {len(faults)} faults")
     return 1 if faults else 0
 
 

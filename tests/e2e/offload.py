@@ -227,6 +227,16 @@ def test_library(plain, source):
     check(sums[0] == sums[1] != "", f"a library learns otherwise: {sums}")
 
 
+def test_beside(tools, options):
+    """A host has one stream: what may run on another runs where it begins."""
+    said = run(tools.compile, DIGITS, "beside", "beside.json", "beside", *assigned({**options, "offload": "host"}))
+    check(int(re.findall(r"(\d+) beside", said)[0]) > 20, f"nothing is beside: {said}")
+    run(tools.ullage, "check", DIGITS, "beside.json")
+    run(tools.ullage, "compile", DIGITS, "--plan", "beside.json", "--budget", str(1 << 50), "-o", "again_beside")
+    check(learned("./again_beside", "d") == learned("./plain_memory", "a"), "other bits where steps have a second stream")
+    run("./beside", "--guard", "--random", "1")
+
+
 def test_options(ullage):
     budget = ["--budget", "1MiB"]
     compile_ = [ullage, "compile", DIGITS, *dashed(OPTIONS), "-o", "none"]
@@ -246,6 +256,7 @@ def test_target(tools, target):
     test_failures(program)
     if target == "c":
         test_waits(f"{memory}.src")
+        test_beside(tools, options)
     run(tools.ullage, "compile", DIGITS, *dashed(options), "--emit", "plain")
     test_library("plain", f"{memory}.src")
 

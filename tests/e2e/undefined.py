@@ -84,11 +84,11 @@ for name, value in (("Sum", 0), ("Prod", 1), ("Max", -INF), ("Min", INF), ("Mean
     case("Reductions of nothing", "Reduce" + name, [EMPTY, I64([1])], F([[value], [value]]))
 case("Reductions of nothing", "ReduceMax", [np.zeros((2, 0), I32), I64([1])], I32([[LOW], [LOW]]))
 case("ReduceMean of integers", "ReduceMean", [I32([[7, 8], [-7, -8]]), I64([1])], I32([[7], [-7]]))
-case("Pooling of padding alone", "MaxPool", [F([[[1, 2]]])], F([[[1, 2, -INF]]]),
+case("Pooling of only padding", "MaxPool", [F([[[1, 2]]])], F([[[1, 2, -INF]]]),
      kernel_shape=[1], pads=[0, 1])
-case("Pooling of padding alone", "MaxPool", [I8([[[1, 2]]])], I8([[[1, 2, -128]]]),
+case("Pooling of only padding", "MaxPool", [I8([[[1, 2]]])], I8([[[1, 2, -128]]]),
      kernel_shape=[1], pads=[0, 1])
-case("Pooling of padding alone", "AveragePool", [F([[[1, 2]]])], F([[[1, 2, 0]]]),
+case("Pooling of only padding", "AveragePool", [F([[[1, 2]]])], F([[[1, 2, 0]]]),
      kernel_shape=[1], pads=[0, 1])
 case("Resize by nearest", "Resize", [F([[[1, 2, 3, 4]]]), "", F([1, 1, 0.5])], F([[[1, 3]]]),
      mode="nearest")

@@ -398,7 +398,7 @@ static void transfer_run(struct machine *m, uint32_t p, bool only_destroys)
 {
     const struct ul_plan_position *at = &m->plan->positions[p];
     const struct ul_plan_value *value = &m->problem->values[at->value];
-    bool saves = at->kind == UL_PLAN_SAVE;
+    bool saves = !at->loads;
     uint64_t *from = copy_at(m, at->value, saves ? value->space : at->space, p, false);
     uint64_t *to =
         copy_at(m, at->value, saves ? at->space : value->space, p, !saves || !value->persistent);
@@ -418,13 +418,28 @@ static void work_run(struct machine *m, uint32_t p, uint32_t round)
     }
 }
 
-/* Whether a transfer of the same value comes before `p` on its stream, and may not be done. */
+/* Whether the run at `q` touches what the run at `p` writes. */
+static bool touches_output(const struct machine *m, uint32_t q, uint32_t p)
+{
+    const struct ul_plan_substep *of = run_at(m, p, 0).substep, *earlier = run_at(m, q, 0).substep;
+    for (uint32_t i = 0; i < of->write_count; i++) {
+        if (ul_ids_have(earlier->reads, earlier->read_count, of->writes[i]) ||
+            ul_ids_have(earlier->writes, earlier->write_count, of->writes[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a transfer of the same value comes before `p` on its stream, and may not be done; or a
+ * run that touches what the one at `p` writes. */
 static bool is_held_up(const struct machine *m, uint32_t p)
 {
     const struct ul_plan_position *at = m->plan->positions;
+    bool runs = at[p].kind == UL_PLAN_RUN;
     for (uint32_t q = 0; q < p; q++) {
-        if (m->pending[q] && at[q].stream == at[p].stream && at[q].kind != UL_PLAN_RUN &&
-            at[q].value == at[p].value)
+        if (!m->pending[q] || at[q].stream != at[p].stream || (at[q].kind == UL_PLAN_RUN) != runs)
+            continue;
+        if (runs ? touches_output(m, q, p) : at[q].value == at[p].value)
             return true;
     }
     return false;
@@ -438,7 +453,8 @@ static void work_begin(struct machine *m, uint32_t p, uint32_t round)
     if (m->plan->positions[p].kind == UL_PLAN_RUN) {
         struct run run = run_at(m, p, round);
         scratch_destroy(m, run.substep, p);
-        outputs_destroy(m, &run);
+        if (!is_held_up(m, p))
+            outputs_destroy(m, &run);
     } else if (!is_held_up(m, p)) {
         transfer_run(m, p, true);
     }

@@ -95,10 +95,11 @@ static uint32_t place_choose(struct maker *m, uint32_t first, uint32_t last)
 
 /* The transfer at `p`; where it is of another stream, a wait for it at or before `last`. Returns
  * how many positions were added; 0: there is no room. */
-static uint32_t transfer_insert(struct maker *m, enum ul_plan_kind kind, uint32_t value,
-                                uint32_t space, uint32_t p, uint32_t last, struct seen *seen)
+static uint32_t transfer_insert(struct maker *m, bool loads, uint32_t value, uint32_t space,
+                                uint32_t p, uint32_t last, struct seen *seen)
 {
-    struct ul_plan_position position = {.kind = kind, .value = value, .space = space};
+    struct ul_plan_position position = {
+        .kind = UL_PLAN_COPY, .loads = loads, .value = value, .space = space};
     position.stream = random_below(&m->random, 3);
     insert(m, p, position);
     if (position.stream == 0)
@@ -136,11 +137,11 @@ static void move_try(struct maker *m, struct seen *seen)
     uint32_t load = place_choose(m, save, end);
     if (load == UL_PLAN_NONE || m->count + 4 >= MAX_POSITIONS)
         return;
-    load += transfer_insert(m, UL_PLAN_SAVE, v, space, save, load, seen);
+    load += transfer_insert(m, false, v, space, save, load, seen);
     uint32_t next = load; /* nothing touches the value before it */
     while (next < m->count && !touches(m, next, v, false))
         next++;
-    transfer_insert(m, UL_PLAN_LOAD, v, space, load, next, seen);
+    transfer_insert(m, true, v, space, load, next, seen);
     m->moved[v] = true;
     seen->moves++;
     seen->in_third_space += space == 2;
@@ -170,7 +171,7 @@ static void home_try(struct maker *m, struct seen *seen)
     uint32_t load = place_choose(m, 0, first);
     if (load == UL_PLAN_NONE)
         return;
-    transfer_insert(m, UL_PLAN_LOAD, v, space, load, first, seen);
+    transfer_insert(m, true, v, space, load, first, seen);
     m->moved[v] = true;
     seen->homes++;
     uint32_t again = touch_find(m, v, false) + 1;
@@ -180,13 +181,13 @@ static void home_try(struct maker *m, struct seen *seen)
         next++;
     again = again <= next && next <= last ? place_choose(m, again, next) : UL_PLAN_NONE;
     if (again != UL_PLAN_NONE && random_below(&m->random, 2) == 0) {
-        again += transfer_insert(m, UL_PLAN_SAVE, v, space, again, again, seen);
+        again += transfer_insert(m, false, v, space, again, again, seen);
         for (next = again; !touches(m, next, v, false);)
             next++;
-        transfer_insert(m, UL_PLAN_LOAD, v, space, again, next, seen);
+        transfer_insert(m, true, v, space, again, next, seen);
     }
     uint32_t save = place_choose(m, touch_find(m, v, true) + 1, m->count);
-    transfer_insert(m, UL_PLAN_SAVE, v, space, save, m->count, seen);
+    transfer_insert(m, false, v, space, save, m->count, seen);
 }
 
 /* Whether position `q` must come after the run at `p`: it touches what that writes, or writes what
@@ -234,12 +235,14 @@ static void spaces_add(struct maker *m)
 {
     uint32_t count = 1 + random_below(&m->random, 2);
     for (uint32_t s = 1; s <= count; s++) {
-        ul_problem_add_space(m->problem, "other", 0);
-        m->problem->spaces[s].bandwidth_mb = random_below(&m->random, 3) * 500;
-        m->problem->spaces[s].latency_cost = random_below(&m->random, 2);
+        struct ul_plan_offload other = {.name = "other"};
+        other.bandwidth_mb = random_below(&m->random, 3) * 500;
+        other.latency_cost = random_below(&m->random, 2);
+        ul_problem_add_offload(m->problem, &other);
     }
-    for (uint32_t s = 0; s <= count; s++)
-        m->problem->spaces[s].transfers = true;
+    /* Values of other spaces move to the arena. */
+    ul_problem_add_resource(m->problem,
+                            &(struct ul_plan_resource){.kind = UL_PLAN_ENGINE, .stream = 1});
     for (uint32_t v = 0; v < m->problem->value_count; v++) {
         if (random_below(&m->random, 5) == 0)
             m->problem->values[v].space = random_below(&m->random, count + 1);
@@ -310,7 +313,7 @@ static bool positions_mutate(struct maker *m)
         if (at.kind == UL_PLAN_WAIT)
             m->positions[p].awaited = random_below(&m->random, m->count);
         else
-            m->positions[p].kind = at.kind == UL_PLAN_SAVE ? UL_PLAN_LOAD : UL_PLAN_SAVE;
+            m->positions[p].loads = !at.loads;
         break;
     }
     for (uint32_t i = 0; i < m->count; i++) { /* what ul_timeline_build takes for granted */

@@ -55,6 +55,15 @@ static void make_branches(struct made *m, uint64_t room_bytes)
     assert_int_equal(ul_plan_solve(&m->arena, m->problem, &options, &m->plan, &m->diag), UL_OK);
 }
 
+/* The row of stream 1, added where there is none. */
+static struct ul_plan_resource *second_of(struct ul_problem *problem)
+{
+    if (problem->resource_count == 1)
+        ul_problem_add_resource(problem,
+                                &(struct ul_plan_resource){.kind = UL_PLAN_COMPUTE, .stream = 1});
+    return &problem->resources[1];
+}
+
 /* With the plan's own costs, of which `busy_percent` keep the device busy. */
 static void stream(struct made *m, uint32_t busy_percent, uint32_t least_percent)
 {
@@ -76,7 +85,7 @@ static void stream(struct made *m, uint32_t busy_percent, uint32_t least_percent
                                                 .costs = costs,
                                                 .busy_costs = busy,
                                                 .groups = groups,
-                                                .fork_cost = m->problem->join_cost,
+                                                .fork_cost = second_of(m->problem)->latency_cost,
                                                 .least_percent = least_percent};
     uint64_t reserved_bytes = m->plan.reserved_bytes[0], cost = m->plan.cost;
     assert_int_equal(
@@ -90,7 +99,7 @@ static void test_branches(void **state)
     struct made m;
     (void)state;
     make_branches(&m, 16 * BYTES);
-    m.problem->join_cost = 7;
+    second_of(m.problem)->latency_cost = 7;
     uint64_t cost = m.plan.cost;
     stream(&m, 50, 5);
     assert_true(ul_plan_has_streams(&m.plan));
@@ -120,7 +129,7 @@ static void test_no_gain(void **state)
     assert_true(ul_plan_has_streams(&m.plan));
     ul_arena_done(&m.arena);
     make_branches(&m, 16 * BYTES);
-    m.problem->join_cost = 3 * COST;
+    second_of(m.problem)->latency_cost = 3 * COST;
     stream(&m, 50, 0);
     assert_false(ul_plan_has_streams(&m.plan));
     ul_arena_done(&m.arena);
@@ -247,7 +256,7 @@ static void test_mutations(void **state)
         uint64_t numbers = seed;
         ul_arena_init(&m.arena);
         m.problem = random_problem_more(&m.arena, seed, 24);
-        m.problem->join_cost = random_below(&numbers, 2);
+        second_of(m.problem)->latency_cost = random_below(&numbers, 2);
         assert_int_equal(ul_plan_solve(&m.arena, m.problem, &options, &m.plan, &m.diag), UL_OK);
         stream(&m, 1, 0);
         assert_true(is_ordered(&m));

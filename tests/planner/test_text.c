@@ -88,6 +88,10 @@ static const char everything[] =
     "cost 7\n"
     "space 0 \"arena\" capacity 4096\n"
     "space 1 beside\n"
+    "space 2 capacity 64\n"
+    "resource 1 \"second\" compute stream 1 latency 3\n"
+    "resource 2 copy stream 1 space 2 bandwidth 5 latency 7\n"
+    "resource 3 link stream 63\n"
     "region 1 loop in 0\n"
     "region 2 branch in 1\n"
     "region 3 sequence in 0\n"
@@ -108,6 +112,9 @@ static const char everything[] =
     "    substep reads 4 writes 3\n"
     "step 1 after 0\n"
     "  alternative \"nothing\"\n"
+    "    substep\n"
+    "step 2\n"
+    "  alternative on 3 moves 9 cost 4\n"
     "    substep\n";
 
 static void test_every_word_reads_back(void **state)
@@ -125,6 +132,33 @@ static void test_every_word_reads_back(void **state)
     assert_false(problem->steps[0].alternatives[0].other_bits);
     assert_true(problem->steps[0].alternatives[1].other_bits);
     assert_int_equal(problem->steps[1].predecessors[0], 0);
+    ul_arena_done(&arena);
+}
+
+/* Words of a space, and "join", are short for rows. */
+static void test_short_words_are_rows(void **state)
+{
+    static const char text[] = "problem 1\njoin 3\nspace 0 \"arena\"\n"
+                               "space 1 \"host\" bandwidth 5 latency 7 transfers duplex\n"
+                               "space 2 capacity 64 bandwidth 9 transfers\n"
+                               "resource 5 link stream 3 bandwidth 10 latency 2\n"
+                               "step 0\n  alternative on 5 moves 1000 cost 100002\n    substep\n";
+    static const char rows[] = "problem 1\nspace 0 \"arena\"\nspace 1 \"host\"\n"
+                               "space 2 capacity 64\n"
+                               "resource 1 compute stream 1 latency 3\n"
+                               "resource 2 copy stream 1 space 1 bandwidth 5 latency 7\n"
+                               "resource 3 copy stream 2 space 1 bandwidth 5 latency 7\n"
+                               "resource 4 copy stream 1 space 2 bandwidth 9\n"
+                               "resource 5 link stream 3 bandwidth 10 latency 2\n"
+                               "step 0\n  alternative on 5 moves 1000\n    substep\n";
+    struct ul_arena arena;
+    struct ul_diag diag;
+    (void)state;
+    ul_arena_init(&arena);
+    struct ul_problem *problem = read(&arena, text, sizeof text - 1, &diag);
+    assert_string_equal(diag.text, "");
+    assert_string_equal(print(&arena, problem).data, rows);
+    assert_int_equal(problem->steps[0].alternatives[0].cost, 100002);
     ul_arena_done(&arena);
 }
 
@@ -170,7 +204,15 @@ static void test_messages_name_the_line(void **state)
     assert_refused("problem 1\nstep 0\nalternative cost 3\nsubstep\n"
                    "alternative cost 2 other-bits\nsubstep\n",
                    "other bits costs less");
-    assert_refused("problem 1\nfish\n", "line 2: expected another space, region, value or step");
+    assert_refused("problem 1\nspace 0\nspace 1 transfers\nstep 0\nalternative on 1\nsubstep\n",
+                   "resource 1 runs no such step");
+    assert_refused("problem 1\nspace 0\nresource 1 fish\n", "line 3: expected compute, copy or");
+    assert_refused("problem 1\nspace 0\nresource 1 link\n", "streams are from 1 to 63");
+    assert_refused("problem 1\nspace 0\nresource 1 copy stream 1\n", "is the arena, or beside");
+    assert_refused("problem 1\nspace 0\nresource 1 link stream 1\nresource 2 compute stream 1\n",
+                   "another one runs steps on stream 1");
+    assert_refused("problem 1\nfish\n",
+                   "line 2: expected another space, resource, region, value or step");
 }
 
 /* Solving is quick: what is sought is whether hostile numbers come through. */
@@ -272,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_random_problems_read_back),
         cmocka_unit_test(test_random_plans_read_back),
         cmocka_unit_test(test_every_word_reads_back),
+        cmocka_unit_test(test_short_words_are_rows),
         cmocka_unit_test(test_comments_and_blanks_count_for_nothing),
         cmocka_unit_test(test_messages_name_the_line),
         cmocka_unit_test(test_damaged_text_is_planned_or_refused),

@@ -68,11 +68,11 @@ static void made_init(struct made *m, uint64_t seed)
     states_make(m);
     if (seed % 3 == 0)
         entries_add(m->problem);
-    struct ul_plan_space *other = &m->problem->spaces[ul_problem_add_space(m->problem, "other", 0)];
-    other->transfers = true;
-    other->duplex = random_below(&m->random, 2) == 0;
-    other->latency_cost = random_below(&m->random, 2) * 3;
-    other->bandwidth_mb = random_below(&m->random, 3) * 20000;
+    struct ul_plan_offload other = {.name = "other"};
+    other.duplex = random_below(&m->random, 2) == 0;
+    other.latency_cost = random_below(&m->random, 2) * 3;
+    other.bandwidth_mb = random_below(&m->random, 3) * 20000;
+    ul_problem_add_offload(m->problem, &other);
     uint32_t steps[MAX_STEPS];
     for (uint32_t s = 0; s < m->problem->step_count; s++)
         steps[s] = s;
@@ -178,7 +178,7 @@ struct mutant {
 
 static bool is_transfer(const struct ul_plan_position *at)
 {
-    return at->kind == UL_PLAN_SAVE || at->kind == UL_PLAN_LOAD;
+    return at->kind == UL_PLAN_COPY;
 }
 
 /* Everything after the position comes one earlier. */
@@ -232,9 +232,9 @@ static bool load_before_save(struct mutant *m, uint32_t p)
     struct ul_plan_position *at = m->plan->positions;
     uint32_t q = p + 1;
     while (q < m->plan->position_count &&
-           (at[q].kind != UL_PLAN_LOAD || at[q].value != at[p].value))
+           (at[q].kind != UL_PLAN_COPY || !at[q].loads || at[q].value != at[p].value))
         q++;
-    if (at[p].kind != UL_PLAN_SAVE || q == m->plan->position_count)
+    if (at[p].kind != UL_PLAN_COPY || at[p].loads || q == m->plan->position_count)
         return false;
     const struct ul_plan_position save = at[p];
     at[p] = at[q];
@@ -281,7 +281,7 @@ static bool kind_other(struct mutant *m, uint32_t p)
 {
     struct ul_plan_position *at = &m->plan->positions[p];
     bool is = is_transfer(at);
-    at->kind = at->kind == UL_PLAN_SAVE ? UL_PLAN_LOAD : UL_PLAN_SAVE;
+    at->loads = !at->loads;
     return is;
 }
 
@@ -372,7 +372,7 @@ static bool time_less(struct mutant *m, uint32_t at)
 
 static bool transfers_none(struct mutant *m, uint32_t at)
 {
-    m->problem->spaces[1].transfers = false;
+    m->problem->resource_count = 1;
     return at == 0 && m->plan->reserved_bytes[1] > 0;
 }
 

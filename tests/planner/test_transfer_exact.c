@@ -22,7 +22,7 @@ struct tiny {
     uint32_t count;
     uint64_t size[MAX], cost[MAX];
     uint32_t inputs[MAX]; /* sets */
-    struct ul_plan_space space;
+    struct ul_plan_offload space;
 };
 
 static uint64_t transfer_cost(const struct tiny *t, uint32_t v)
@@ -48,11 +48,10 @@ static void tiny_make(struct tiny *t, uint64_t seed, uint32_t most)
         else if (v > 1 && random_below(&random, 3) == 0)
             t->inputs[v] |= 1u << random_below(&random, v);
     }
-    t->space = (struct ul_plan_space){.name = "other",
-                                      .transfers = true,
-                                      .duplex = random_below(&random, 2) == 0,
-                                      .latency_cost = random_below(&random, 2),
-                                      .bandwidth_mb = random_below(&random, 5) * 250};
+    t->space = (struct ul_plan_offload){.name = "other",
+                                        .duplex = random_below(&random, 2) == 0,
+                                        .latency_cost = random_below(&random, 2),
+                                        .bandwidth_mb = random_below(&random, 5) * 250};
     if (random_below(&random, 2) == 0)
         t->space.capacity_bytes = 1 + random_below(&random, 6);
 }
@@ -276,7 +275,7 @@ static uint64_t least_cost(const struct tiny *t, uint64_t limit_bytes, bool is_f
 static struct ul_problem *problem_make(struct ul_arena *arena, const struct tiny *t)
 {
     struct ul_problem *problem = ul_problem_new(arena);
-    problem->spaces[ul_problem_add_space(problem, "other", 0)] = t->space;
+    ul_problem_add_offload(problem, &t->space);
     for (uint32_t v = 0; v < t->count; v++) {
         struct ul_plan_value value = ul_plan_value_make("v", UL_PLAN_ACTIVATIONS, t->size[v]);
         ul_problem_add_value(problem, &value);

@@ -15,24 +15,23 @@ import sys
 
 # A room may include and call what is in itself and in those named.
 ROOMS = {
-    "cli": {"profile": ".", ".": "profile"},
     "compile": {
         "options": "",
-        "files": "options",
+        "files": "",
         "pipeline": "files options",
         "search": "pipeline options",
         "trials": ". search pipeline options",
         "quantize": ". pipeline files options",
-        ".": "search pipeline options",
+        "measure": ". pipeline files",
+        ".": "search pipeline files options",
     },
     "passes": {
         "shared": "",
-        # what is joined or found is judged by a dry run of the later passes (passes.c)
-        "graph": ". shared",
-        "patterns": ". shared",
+        "graph": "shared",
+        "patterns": "shared",
         "integers": "graph shared",
         "training": "graph shared",
-        "memory": ". shared",
+        "memory": "shared",
         ".": "shared graph patterns integers training memory",
     },
     "codegen": {
@@ -40,9 +39,11 @@ ROOMS = {
         "program": "kernel",
         "emit": "program kernel",
         "c": "emit program kernel",
-        "cpu": "program kernel",
-        "cuda": "emit program kernel",
-        ".": "kernel program emit c cpu cuda",
+        "process": "program kernel",
+        "cpu": "process program kernel",
+        "device": "program kernel",
+        "cuda": "device emit program kernel",
+        ".": "kernel program emit c process cpu device cuda",
     },
     "ir": {
         "ops": ".",
@@ -88,15 +89,12 @@ WITHOUT_OBJECTS = {"runtime"}
 # Where the objects of a folder's files are, if not in the library of its name.
 OBJECTS = {"cli": "cli/CMakeFiles/ullage.dir"}
 # Folders without rooms, whose files do not call in circles either.
-FLAT = ["base", "frontend", "report"]
+FLAT = ["base", "frontend", "report", "cli"]
 # Circles that are one idea in several files. Goes when one of its files leaves it.
 CIRCLES = {
     # a sum over lanes may be made from partial sums, each a sum over lanes
     "ir": ["ops/lanes.c ops/partials.c"],
     "passes": [
-        # whether products are joined is judged by a dry run of the later passes, and constants of
-        # 16 bits are folded by a run of it
-        "graph/fold.c graph/infer.c graph/join.c graph/join_judge.c passes.c",
         # rows of text name steps in C, which are beside the rows
         "patterns/pattern_rows.c patterns/pattern_text.c",
     ],

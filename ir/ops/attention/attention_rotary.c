@@ -13,16 +13,6 @@ struct rotary {
     int64_t positions;           /* rows of the caches, where positions are given */
 };
 
-static bool has_shape(const struct ul_type *type, uint32_t rank, const int64_t *dims)
-{
-    if (type->rank != rank)
-        return false;
-    for (uint32_t d = 0; d < rank; d++)
-        if (type->dims[d] != dims[d])
-            return false;
-    return true;
-}
-
 static const char *read_heads(struct rotary *r, const struct ul_node *node, const struct ul_type *x)
 {
     int64_t heads = ul_node_get_int(node, "num_heads", 0);
@@ -51,14 +41,15 @@ static const char *read_rotary(struct rotary *r, const struct ul_node *node,
     if (wrong != NULL)
         return wrong;
     int64_t each[] = {r->batch, r->length, r->rotated / 2};
-    if (positions == NULL && (!has_shape(cosine, 3, each) || !has_shape(sine, 3, each)))
+    if (positions == NULL &&
+        (!ul_type_has_dims(cosine, 3, each) || !ul_type_has_dims(sine, 3, each)))
         return "without positions the caches must have the shape [batch, length, rotated / 2]";
     if (positions == NULL)
         return NULL;
-    if (!has_shape(positions, 2, each))
+    if (!ul_type_has_dims(positions, 2, each))
         return "position_ids must have the shape [batch, length]";
     int64_t table[] = {cosine->rank == 2 ? cosine->dims[0] : 0, r->rotated / 2};
-    if (!has_shape(cosine, 2, table) || !has_shape(sine, 2, table) || table[0] == 0)
+    if (!ul_type_has_dims(cosine, 2, table) || !ul_type_has_dims(sine, 2, table) || table[0] == 0)
         return "the caches must have the shape [positions, rotated / 2]";
     r->positions = table[0];
     return NULL;

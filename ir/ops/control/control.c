@@ -2,7 +2,6 @@
 #include "ir/ops/control/control.def"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/require.h"
 
 enum ul_status ul_infer_control(struct ul_infer *infer)

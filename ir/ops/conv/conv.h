@@ -4,7 +4,7 @@
 #define UL_OPS_CONV_H
 
 #include "ir/geometry.h"
-#include "ir/ops/hooks.h"
+#include "ir/ops/conv/conv.def"
 
 /* conv_lower.c: what changes between Conv and its quantised forms. */
 struct ul_conv_operands {
@@ -30,6 +30,9 @@ void ul_operand_subtract(struct ul_lower *lower, struct ul_contraction *contract
 enum ul_status ul_conv_check_types(const struct ul_infer *infer, uint32_t bias_input) UL_MUST_CHECK;
 enum ul_status ul_conv_check_bias(const struct ul_infer *infer, const struct ul_conv *conv,
                                   uint32_t bias_input) UL_MUST_CHECK;
+typedef const char *ul_conv_read_fn(struct ul_conv *conv, const struct ul_node *node,
+                                    const struct ul_type *x, const struct ul_type *w);
+enum ul_status ul_conv_infer(struct ul_infer *infer, ul_conv_read_fn *read) UL_MUST_CHECK;
 ul_kx ul_conv_add_bias(struct ul_lower *lower, ul_node_id node, uint32_t bias_input, ul_kx channel,
                        ul_kx sum);
 

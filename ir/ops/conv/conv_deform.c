@@ -6,7 +6,6 @@
  * each group is a contraction over them. Only two spatial dimensions, as in every known model.
  */
 #include "ir/kernel_build.h"
-#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
 
 #define COLUMNS 16 /* output pixels sampled at a time */

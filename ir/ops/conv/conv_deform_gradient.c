@@ -8,7 +8,6 @@
  * and of S those of GridSample. */
 #include "ir/op_names.h"
 #include "ir/ops/check.h"
-#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
 
 enum { X, W, OFFSET, BIAS, MASK };

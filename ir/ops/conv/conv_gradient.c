@@ -8,7 +8,6 @@
  * which is one product: rows are output channels, columns input channels and places of the window,
  * terms images and pixels. A transposed convolution has the roles of x and dy exchanged. */
 #include "ir/op_names.h"
-#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
 #include "ir/ops/training/training.def"
 

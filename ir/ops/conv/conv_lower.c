@@ -2,7 +2,6 @@
 /* Convolution as a contraction for each batch and group: m = output channels, n = output pixels,
  * k = (input channel, kernel position). Depthwise convolution is the case of one row. */
 #include "ir/kernel_build.h"
-#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
 
 #include <string.h>
@@ -131,18 +130,23 @@ enum ul_status ul_conv_check_bias(const struct ul_infer *infer, const struct ul_
     return UL_OK;
 }
 
-enum ul_status ul_infer_conv(struct ul_infer *infer)
+enum ul_status ul_conv_infer(struct ul_infer *infer, ul_conv_read_fn *read)
 {
     const struct ul_type *x = ul_infer_input(infer, 0), *w = ul_infer_input(infer, 1);
     struct ul_conv conv;
     UL_TRY(ul_conv_check_types(infer, 2));
-    const char *wrong = ul_conv_read(&conv, infer->node, x, w);
+    const char *wrong = read(&conv, infer->node, x, w);
     if (wrong != NULL)
         return ul_infer_invalid(infer, "%s", wrong);
     UL_TRY(ul_conv_check_bias(infer, &conv, 2));
     struct ul_type type = ul_conv_result(&conv, x->dtype);
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;
+}
+
+enum ul_status ul_infer_conv(struct ul_infer *infer)
+{
+    return ul_conv_infer(infer, ul_conv_read);
 }
 
 ul_kx ul_conv_add_bias(struct ul_lower *lower, ul_node_id node, uint32_t bias_input, ul_kx channel,

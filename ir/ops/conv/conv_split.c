@@ -5,7 +5,6 @@
  *
  * The products of a sum keep their order, since k runs over (channel, kernel position) whatever the
  * slice; a position in the padding of the whole is in the padding of the slice. */
-#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
 #include "ir/split_rule.h"
 

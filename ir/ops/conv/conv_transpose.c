@@ -8,7 +8,6 @@
  * one plain loop nest that finds its phase as it runs.
  */
 #include "ir/kernel_build.h"
-#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
 #include "ir/ops/quant/quant.h"
 
@@ -16,16 +15,7 @@
 
 enum ul_status ul_infer_conv_transpose(struct ul_infer *infer)
 {
-    const struct ul_type *x = ul_infer_input(infer, 0), *w = ul_infer_input(infer, 1);
-    struct ul_conv conv;
-    UL_TRY(ul_conv_check_types(infer, 2));
-    const char *wrong = ul_conv_transpose_read(&conv, infer->node, x, w);
-    if (wrong != NULL)
-        return ul_infer_invalid(infer, "%s", wrong);
-    UL_TRY(ul_conv_check_bias(infer, &conv, 2));
-    struct ul_type type = ul_conv_result(&conv, x->dtype);
-    ul_infer_set_type(infer, 0, &type);
-    return UL_OK;
+    return ul_conv_infer(infer, ul_conv_transpose_read);
 }
 
 enum ul_status ul_infer_conv_transpose_integer(struct ul_infer *infer)
@@ -47,16 +37,6 @@ enum ul_status ul_infer_conv_transpose_integer(struct ul_infer *infer)
     return UL_OK;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* One phase of one dimension. */
 struct phase {
     int64_t first_out, out_count; /* outputs first_out + q * stride */
@@ -67,7 +47,7 @@ struct phase {
 
 static struct phase phase_of(const struct ul_conv *conv, uint32_t d, int64_t remainder)
 {
-    int64_t stride = conv->stride[d], dilation = conv->dilation[d], g = gcd(stride, dilation);
+    int64_t stride = conv->stride[d], dilation = conv->dilation[d], g = ul_gcd(stride, dilation);
     struct phase phase = {.tap_step = stride / g, .in_step = dilation / g};
     int64_t shift = (remainder - conv->pad_begin[d]) % stride;
     phase.first_out = shift < 0 ? shift + stride : shift;

@@ -3,7 +3,6 @@
  * memory, both are loops over whole rows with the same bit of each byte. */
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/training/training.def"
 
 enum { BITS = 8 };

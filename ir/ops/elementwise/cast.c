@@ -5,7 +5,6 @@
  * only integers below 8 bits wrap, as ONNX's node tests have it. Integers wrap. Floats are rounded
  * to nearest even, once, also when the kernel goes on computing in f32. */
 #include "ir/ops/elementwise/elementwise.def"
-#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

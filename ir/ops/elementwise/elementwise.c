@@ -2,7 +2,6 @@
 /* Shape rules of elementwise operators. They take exactly the element types that ONNX gives each
  * operator, so that a kernel never meets one that it has no arithmetic for. */
 #include "ir/ops/elementwise/elementwise.def"
-#include "ir/ops/hooks.h"
 
 #include "ir/ops/require.h"
 

@@ -2,7 +2,6 @@
 /* Gradients of elementwise operators that the texts in their rows cannot state alone. */
 #include "ir/op_names.h"
 #include "ir/ops/elementwise/elementwise.def"
-#include "ir/ops/hooks.h"
 
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
 #include "ir/ops/elementwise/elementwise.def"
-#include "ir/ops/hooks.h"
 
 #include <math.h>
 #include <string.h>

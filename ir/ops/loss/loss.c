@@ -12,7 +12,6 @@
  * The gradient of the scores is formed from them alone: sums of exponentials are formed again. */
 #include "ir/ops/loss/loss.def"
 #include "ir/op_names.h"
-#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

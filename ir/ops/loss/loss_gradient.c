@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of losses. */
 #include "ir/op_names.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/loss/loss.def"
 
 #include <string.h>

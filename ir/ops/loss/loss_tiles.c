@@ -10,7 +10,6 @@
  * Attribute `first` is the class of a tile's first column, `classes` the number of all classes, and
  * `ignore_index` the class of rows that do not count. Among equal scores the first class
  * counts as the largest, as in ArgMax. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/loss/loss.def"
 
 #include "ir/kernel_build.h"

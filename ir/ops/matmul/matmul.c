@@ -3,7 +3,6 @@
  * batch in front of them), n = columns, k = the inner dimension. Where a target wants its batches
  * sorted, dimensions of the batch that one operand alone has are rows or columns, too. */
 #include "ir/ops/matmul/matmul.h"
-#include "ir/ops/matmul/matmul.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/conv/conv.h"

@@ -4,7 +4,7 @@
 #define UL_OPS_MATMUL_H
 
 #include "ir/geometry.h"
-#include "ir/ops/hooks.h"
+#include "ir/ops/matmul/matmul.def"
 
 /* matmul.c: opens the loops over the batch and the contraction of `a` and `b` summed in
  * `acc_dtype`, with each operand's zero-point subtracted where it is not UL_NONE (`a_zero`: a

@@ -8,7 +8,6 @@
 #include "ir/ops/matmul/matmul_einsum.h"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
-#include "ir/ops/matmul/matmul.def"
 
 #include <string.h>
 

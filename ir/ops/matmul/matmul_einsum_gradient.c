@@ -6,7 +6,6 @@
  *     ij,jk->ik    da = Einsum(g, b) ik,jk->ij
  *     iij->j       da = Einsum(g, 1) j,ik->ikj */
 #include "ir/op_names.h"
-#include "ir/ops/matmul/matmul.def"
 #include "ir/ops/matmul/matmul_einsum.h"
 
 struct product {

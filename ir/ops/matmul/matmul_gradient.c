@@ -2,7 +2,6 @@
 /* Gradients of products: with Y = A B, dA = dY B^T and dB = A^T dY; a factor that was repeated over
  * a batch has the sum of the batch's, which is one longer product where it is a matrix. */
 #include "ir/op_names.h"
-#include "ir/ops/matmul/matmul.def"
 #include "ir/ops/matmul/matmul.h"
 
 /* Turns the batch in front of a matrix into rows of it. */

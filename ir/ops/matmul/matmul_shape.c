@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes of matrix products as numpy.matmul has them, and the rules of the family. */
 #include "ir/infer.h"
-#include "ir/ops/matmul/matmul.def"
 #include "ir/ops/matmul/matmul.h"
 
 /* The leading dimensions of a matrix operand, all but the last two. */

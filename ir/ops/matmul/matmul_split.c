@@ -1,20 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of matrix products: along the batch, the rows, or the columns of the result. What is summed
  * over stays whole. */
-#include "ir/ops/matmul/matmul.def"
 #include "ir/ops/matmul/matmul.h"
 #include "ir/split_rule.h"
-
-/* Finds the batch dimension of one operand that the result's `axis` comes from. */
-static void read_batch(struct ul_split_rule *split, uint32_t input)
-{
-    const struct ul_type *type = ul_split_rule_input_type(split, input);
-    uint32_t from_last = ul_split_rule_output_type(split)->rank - split->output.axis;
-    if (from_last > type->rank || type->dims[type->rank - from_last] == 1)
-        return;
-    ul_split_rule_read(split, input, type->rank - from_last, split->output.begin,
-                       split->output.end);
-}
 
 bool ul_split_rule_matmul(struct ul_split_rule *split)
 {
@@ -29,8 +17,8 @@ bool ul_split_rule_matmul(struct ul_split_rule *split)
     } else if (split->output.axis + 1 == out->rank) {
         ul_split_rule_read(split, 1, b_rank - 1, split->output.begin, split->output.end);
     } else {
-        read_batch(split, 0);
-        read_batch(split, 1);
+        ul_split_rule_read_broadcast(split, 0);
+        ul_split_rule_read_broadcast(split, 1);
     }
     return true;
 }

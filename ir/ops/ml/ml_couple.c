@@ -6,7 +6,6 @@
  * p[j])^2 with p summing to 1, by rounds that fit one p at a time. As in libsvm and onnxruntime it
  * ends after 100 rounds, or once no residual is above 0.005 / classes, so results are those of as
  * many rounds as there. A row of the input is worked on by itself, with its matrix in scratch. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/ml/ml.def"
 
 #include "ir/kernel_build.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Find: places of keys in a sorted table, by a search that halves it without a branch. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/ml/ml.def"
 
 #include "ir/kernel_build.h"

@@ -9,7 +9,6 @@
  * apart from each other, and so are groups of eight trees. What it leaves undone: rows do not share
  * the loads of the tables.
  */
-#include "ir/ops/hooks.h"
 #include "ir/ops/ml/ml.def"
 
 #include "ir/kernel_build.h"

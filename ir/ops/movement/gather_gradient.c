@@ -3,7 +3,6 @@
  * reading, and that of reading is adding up into zeros. Sums are formed in the order of the updates
  * in memory. */
 #include "ir/op_names.h"
-#include "ir/ops/movement/movement.def"
 #include "ir/ops/movement/movement.h"
 #include "ir/ops/movement/scatter.def"
 #include "ir/training.h"

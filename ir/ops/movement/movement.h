@@ -3,7 +3,7 @@
 #ifndef UL_OPS_MOVEMENT_H
 #define UL_OPS_MOVEMENT_H
 
-#include "ir/ops/hooks.h"
+#include "ir/ops/movement/movement.def"
 
 /* Element i along dimension d is element begin[d] + i * step[d] of the input. */
 struct ul_box {

@@ -2,7 +2,6 @@
 /* Gradients of movements: they go back where the elements came from; where an element was read more
  * than once, they add up. */
 #include "ir/op_names.h"
-#include "ir/ops/movement/movement.def"
 #include "ir/ops/movement/movement.h"
 
 #include <string.h>

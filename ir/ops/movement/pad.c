@@ -2,7 +2,6 @@
 /* Pad and CenterCropPad. A negative pad crops; reflecting, repeating and wrapping apply to what is
  * left after cropping. */
 #include "ir/op_names.h"
-#include "ir/ops/movement/movement.def"
 #include "ir/ops/movement/movement.h"
 
 #include "ir/kernel_build.h"
@@ -11,11 +10,6 @@
 
 enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP };
 static const char *const pad_modes[] = {"constant", "reflect", "edge", "wrap", NULL};
-
-static uint32_t axis_of(int64_t axis, uint32_t rank)
-{
-    return (uint32_t)(axis < 0 ? axis + (int64_t)rank : axis);
-}
 
 /* Halves what is to be added or cut; the odd element goes to the end. */
 static void center_axis(struct ul_pads *pads, uint32_t axis, int64_t dim, int64_t wanted)
@@ -35,7 +29,7 @@ static void center_pads(const struct ul_graph *graph, const struct ul_node *node
     const int64_t *axes = ul_node_get_ints(node, "axes", &count);
     uint64_t entries = ul_type_elements(&shape->type);
     for (uint32_t i = 0; i < entries; i++) {
-        uint32_t d = axes == NULL ? i : axis_of(axes[i], type->rank);
+        uint32_t d = axes == NULL ? i : ul_check_get_axis(axes[i], type->rank);
         center_axis(pads, d, type->dims[d], ul_tensor_get_int(shape, i));
     }
 }
@@ -57,44 +51,27 @@ static void pads_get(const struct ul_graph *graph, const struct ul_node *node, s
         count = (uint32_t)ul_type_elements(&axes->type);
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t d = axes == NULL ? i : axis_of(ul_tensor_get_int(axes, i), type->rank);
+        uint32_t d = axes == NULL ? i : ul_check_get_axis(ul_tensor_get_int(axes, i), type->rank);
         pads->begin[d] = ul_tensor_get_int(numbers, i);
         pads->end[d] = ul_tensor_get_int(numbers, i + count);
     }
-}
-
-/* Checks that the axes exist and that none is named twice; there are `count`, or as many as the
- * rank where none are given. */
-static enum ul_status check_axes(const struct ul_infer *infer, const int64_t *axes, uint32_t *count,
-                                 uint32_t rank)
-{
-    uint32_t seen = 0;
-    for (uint32_t i = 0; axes != NULL && i < *count; i++) {
-        uint32_t axis;
-        UL_TRY(ul_infer_axis(infer, axes[i], rank, &axis));
-        if ((seen >> axis & 1u) != 0)
-            return ul_infer_invalid(infer, "axis %u is named twice", (unsigned)axis);
-        seen |= 1u << axis;
-    }
-    *count = axes == NULL ? rank : *count;
-    return UL_OK;
 }
 
 enum ul_status ul_infer_center_crop_pad(struct ul_infer *infer)
 {
     struct ul_type type = *ul_infer_input(infer, 0);
     const int64_t *shape;
-    uint32_t entries;
-    uint32_t count;
+    uint32_t entries, count, set;
     const int64_t *axes = ul_node_get_ints(infer->node, "axes", &count);
     UL_TRY(ul_infer_ints(infer, 1, &shape, &entries));
-    UL_TRY(check_axes(infer, axes, &count, type.rank));
+    UL_TRY(ul_require_axes(infer, axes, axes == NULL ? 0 : count, type.rank, &set));
+    count = axes == NULL ? type.rank : count;
     if (entries != count)
         return ul_infer_invalid(infer, "the shape has %u entries for %u axes", (unsigned)entries,
                                 (unsigned)count);
     for (uint32_t i = 0; i < entries; i++) {
         UL_TRY(ul_check_range(infer, "an entry of the shape", shape[i], 0, UL_LIMIT_DIM));
-        type.dims[axes == NULL ? i : axis_of(axes[i], type.rank)] = shape[i];
+        type.dims[axes == NULL ? i : ul_check_get_axis(axes[i], type.rank)] = shape[i];
     }
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;
@@ -119,20 +96,19 @@ enum ul_status ul_infer_pad(struct ul_infer *infer)
     struct ul_type type = *ul_infer_input(infer, 0);
     const int64_t *numbers;
     const int64_t *axes;
-    uint32_t number_count;
-    uint32_t count;
-    uint32_t mode;
+    uint32_t number_count, count, set, mode;
     UL_TRY(ul_require_choice(infer, "mode", pad_modes, &mode));
     UL_TRY(ul_infer_ints(infer, 1, &numbers, &number_count));
     UL_TRY(ul_check_same_dtype(infer, 0, 2));
     UL_TRY(ul_check_scalar(infer, 2));
     UL_TRY(ul_infer_ints(infer, 3, &axes, &count));
-    UL_TRY(check_axes(infer, axes, &count, type.rank));
+    UL_TRY(ul_require_axes(infer, axes, axes == NULL ? 0 : count, type.rank, &set));
+    count = axes == NULL ? type.rank : count;
     if (number_count != 2 * count)
         return ul_infer_invalid(infer, "%u pads are given for %u axes", (unsigned)number_count,
                                 (unsigned)count);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t d = axes == NULL ? i : axis_of(axes[i], type.rank);
+        uint32_t d = axes == NULL ? i : ul_check_get_axis(axes[i], type.rank);
         UL_TRY(pad_axis(infer, (enum pad_mode)mode, numbers[i], numbers[i + count], &type.dims[d]));
     }
     ul_infer_set_type(infer, 0, &type);

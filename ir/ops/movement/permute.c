@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators that change the order of dimensions. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"

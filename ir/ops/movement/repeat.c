@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expand and Tile: elements that are in the output more than once. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"
@@ -16,11 +15,7 @@ enum ul_status ul_infer_expand(struct ul_infer *infer)
     uint32_t count;
     UL_TRY(ul_check_rank(infer, 1, 1, 1));
     UL_TRY(ul_infer_ints(infer, 1, &wanted, &count));
-    if (count > UL_LIMIT_RANK)
-        return ul_infer_unsupported(infer, "the shape has %u dimensions, more than %u",
-                                    (unsigned)count, (unsigned)UL_LIMIT_RANK);
-    for (uint32_t d = 0; d < count; d++)
-        UL_TRY(ul_check_range(infer, "an entry of the shape", wanted[d], 0, UL_LIMIT_DIM));
+    UL_TRY(ul_require_dims(infer, wanted, count));
     struct ul_type shape = ul_type_make(input->dtype, count, wanted);
     struct ul_type type;
     if (!ul_broadcast(input, &shape, &type))

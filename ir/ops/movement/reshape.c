@@ -5,7 +5,6 @@
  * indexes and strides then pass group by group, so that untouched dimensions cost no division and
  * a strided input stays a view as long as each group's own strides permit. */
 #include "ir/op_names.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"
@@ -70,21 +69,6 @@ enum ul_status ul_infer_flatten(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* Reads the axes of input 1, in a tensor of `rank`, as a set of bits; each may occur once. */
-static enum ul_status axis_set(const struct ul_infer *infer, const int64_t *axes, uint32_t count,
-                               uint32_t rank, uint32_t *set)
-{
-    *set = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t axis;
-        UL_TRY(ul_infer_axis(infer, axes[i], rank, &axis));
-        if ((*set >> axis & 1u) != 0)
-            return ul_infer_invalid(infer, "axis %u is named twice", (unsigned)axis);
-        *set |= 1u << axis;
-    }
-    return UL_OK;
-}
-
 enum ul_status ul_infer_squeeze(struct ul_infer *infer)
 {
     const struct ul_type *input = ul_infer_input(infer, 0);
@@ -92,7 +76,7 @@ enum ul_status ul_infer_squeeze(struct ul_infer *infer)
     uint32_t count;
     uint32_t set;
     UL_TRY(ul_infer_ints(infer, 1, &axes, &count));
-    UL_TRY(axis_set(infer, axes, count, input->rank, &set));
+    UL_TRY(ul_require_axes(infer, axes, count, input->rank, &set));
     struct ul_type type = {.dtype = input->dtype};
     for (uint32_t d = 0; d < input->rank; d++) {
         bool named = (set >> d & 1u) != 0;
@@ -117,7 +101,7 @@ enum ul_status ul_infer_unsqueeze(struct ul_infer *infer)
         return ul_infer_unsupported(infer, "the output would have more than %u dimensions",
                                     (unsigned)UL_LIMIT_RANK);
     struct ul_type type = {.dtype = input->dtype, .rank = input->rank + count};
-    UL_TRY(axis_set(infer, axes, count, type.rank, &set));
+    UL_TRY(ul_require_axes(infer, axes, count, type.rank, &set));
     for (uint32_t d = 0, from = 0; d < type.rank; d++)
         type.dims[d] = (set >> d & 1u) != 0 ? 1 : input->dims[from++];
     ul_infer_set_type(infer, 0, &type);

@@ -3,7 +3,6 @@
  * Updates can only meet along the indexed dimensions; the others run in parallel. Where the indexes
  * are known and all differ, no updates meet, and a device takes all of them at once. */
 #include "ir/ops/movement/scatter.def"
-#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

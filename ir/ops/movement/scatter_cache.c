@@ -2,7 +2,6 @@
 /* TensorScatter, the update of a key-value cache: a map, since where the update lies is one window
  * per sample. An element is either the cache's own at the same index, which makes it in place, or
  * the update's. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/scatter.def"
 
 #include "ir/kernel_build.h"

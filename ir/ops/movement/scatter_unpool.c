@@ -3,7 +3,6 @@
  * the shape that the window attributes imply; a larger output_shape holds it in its first corner,
  * as in the reference. */
 #include "ir/op_names.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/scatter.def"
 
 #include "ir/kernel_build.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slice and Split: a box out of a tensor, in steps that may run backwards. */
-#include "ir/ops/movement/movement.def"
 #include "ir/ops/movement/movement.h"
 
 #include "ir/kernel_build.h"

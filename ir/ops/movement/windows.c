@@ -7,7 +7,6 @@
  *      of the image that is rolled:   (y + shift) mod H, (x + shift) mod W, of the other one
  *
  * Places of a window are numbered by rows, or where it is `turned` by columns. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"

@@ -3,7 +3,7 @@
 #ifndef UL_OPS_NORM_H
 #define UL_OPS_NORM_H
 
-#include "ir/ops/hooks.h"
+#include "ir/ops/norm/norm.def"
 
 /* norm_softmax.c. False where the axis does not exist; bit d of the mask: dimension d. */
 bool ul_softmax_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask);

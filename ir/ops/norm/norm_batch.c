@@ -2,7 +2,6 @@
 /* BatchNormalization. With given statistics it is a map; in training mode the statistics are those
  * of the batch, and the running ones are moved towards them. */
 #include "ir/op_names.h"
-#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/kernel_build.h"

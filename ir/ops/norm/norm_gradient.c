@@ -11,7 +11,6 @@
  * gives them to dscale, whose factors n are computed inside of its sum. Groups are sets in a view
  * of x that has a dimension of them. */
 #include "ir/op_names.h"
-#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/ops/check.h"

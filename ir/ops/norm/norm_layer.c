@@ -2,7 +2,6 @@
 /* Normalisation by the moments of a part of the input: instance, layer, group, root mean square,
  * and mean-variance over given axes. They differ in which dimensions form a set and in what scale
  * and bias are indexed by. */
-#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/kernel_build.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LRN (division by the squares of neighbouring channels) and LpNormalization. */
-#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/kernel_build.h"

@@ -2,7 +2,6 @@
 /* Gradients of normalisations that smaller operators can express: by given statistics, by
  * neighbouring channels, by a norm. */
 #include "ir/op_names.h"
-#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/ops/check.h"

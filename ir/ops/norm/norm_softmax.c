@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax, LogSoftmax and Hardmax over an axis, or over all dimensions from it on. */
-#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/kernel_build.h"

@@ -5,7 +5,6 @@
  *     y = log softmax x   dx = g - exp(y) * sum of g */
 #include "ir/op_names.h"
 #include "ir/ops/backward.def"
-#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/kernel_build.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slices of normalisations: along every dimension that no statistic is taken over. */
-#include "ir/ops/norm/norm.def"
 #include "ir/ops/norm/norm.h"
 
 #include "ir/ops/check.h"

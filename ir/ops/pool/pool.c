@@ -8,7 +8,6 @@
  * branches nor clamps. */
 #include "ir/ops/pool/pool.h"
 #include "ir/op_names.h"
-#include "ir/ops/pool/pool.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

@@ -4,7 +4,7 @@
 #define UL_OPS_POOL_H
 
 #include "ir/geometry.h"
-#include "ir/ops/hooks.h"
+#include "ir/ops/pool/pool.def"
 
 /* How many channels go through the taps together: more of them spare loops, and four vectors of
  * them still stay in registers. A divisor of the channels where there is one. */

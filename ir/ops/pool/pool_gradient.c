@@ -3,7 +3,6 @@
  * pass it on to the tap that the forward pass found; averages and norms pass it on to all taps. */
 #include "ir/op_names.h"
 #include "ir/ops/backward.def"
-#include "ir/ops/pool/pool.def"
 #include "ir/ops/pool/pool.h"
 
 #include "ir/kernel_build.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes of pooling: reading the window attributes, which nobody has checked yet. */
 #include "ir/geometry.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/pool/pool.def"
 
 #include "ir/ops/check.h"

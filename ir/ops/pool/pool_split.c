@@ -3,7 +3,6 @@
  * that the windows reach; the padding stays at the outer slices. Taps are visited in order, and
  * those outside never, so that a slice combines what the whole does. */
 #include "ir/geometry.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/pool/pool.def"
 
 static void set_pads(struct ul_split_rule *split, const struct ul_pool *pool, uint32_t d,

@@ -24,7 +24,6 @@
 #include "ir/kernel_build.h"
 #include "ir/op_names.h"
 #include "ir/ops/check.h"
-#include "ir/ops/quant/nbits.def"
 
 #include <math.h>
 

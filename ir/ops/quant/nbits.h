@@ -3,7 +3,7 @@
 #ifndef UL_OPS_NBITS_H
 #define UL_OPS_NBITS_H
 
-#include "ir/ops/hooks.h"
+#include "ir/ops/quant/nbits.def"
 #include "ir/ops/require.h"
 
 /* nbits.c */

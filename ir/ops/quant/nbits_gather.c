@@ -6,7 +6,6 @@
  * float; and `by_block`, where scales and zero points of a matrix are transposed, as those of a
  * MatMulNBits that multiplies by the same table. */
 #include "ir/kernel_build.h"
-#include "ir/ops/quant/nbits.def"
 #include "ir/ops/quant/nbits.h"
 
 /* How a table is read. */

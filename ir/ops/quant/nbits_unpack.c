@@ -2,7 +2,6 @@
 /* Unpack: a constant of elements below 8 bits, from the bytes that ONNX stores. What reads it loads
  * a byte and takes its part of that, so the elements never lie in memory one by one. */
 #include "ir/kernel_build.h"
-#include "ir/ops/quant/nbits.def"
 #include "ir/ops/quant/nbits.h"
 
 enum ul_status ul_infer_unpack(struct ul_infer *infer)

@@ -6,7 +6,7 @@
 #ifndef UL_OPS_QUANT_H
 #define UL_OPS_QUANT_H
 
-#include "ir/ops/hooks.h"
+#include "ir/ops/quant/quant.def"
 
 /* `x` (f32, f64 or an i64, in units of the scale already) rounded, plus `zero` (an i32, or
  * UL_NONE), saturated to `dtype`: an i32. */

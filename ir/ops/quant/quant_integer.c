@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ConvInteger, QLinearConv, MatMulInteger and QLinearMatMul: sums of 8-bit products in i32. */
 #include "ir/kernel_build.h"
-#include "ir/ops/conv/conv.def"
 #include "ir/ops/conv/conv.h"
-#include "ir/ops/matmul/matmul.def"
 #include "ir/ops/matmul/matmul.h"
 #include "ir/ops/quant/quant.h"
 

@@ -5,7 +5,6 @@
 #include "ir/kernel_build.h"
 #include "ir/op_names.h"
 #include "ir/ops/lanes.h"
-#include "ir/ops/quant/quant.def"
 #include "ir/ops/quant/quant.h"
 #include "ir/ops/require.h"
 

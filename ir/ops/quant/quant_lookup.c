@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lookup: a function of 8-bit integers as a table of its results. */
 #include "ir/kernel_build.h"
-#include "ir/ops/quant/quant.def"
 #include "ir/ops/quant/quant.h"
 
 enum { TABLE_SIZE = 256 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rescale: sums of integers in scales of their own, as integers in another scale. */
 #include "ir/kernel_build.h"
-#include "ir/ops/quant/quant.def"
 #include "ir/ops/quant/quant.h"
 
 enum { FIRST_TERM = 1, TERM_INPUTS = 3, MAX_SHIFT = 62 }; /* x, factor, x_zero */

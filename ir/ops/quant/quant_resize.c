@@ -7,7 +7,6 @@
  * same loop. */
 #include "ir/geometry.h"
 #include "ir/kernel_build.h"
-#include "ir/ops/quant/quant.def"
 #include "ir/ops/quant/quant.h"
 #include "ir/ops/require.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* IntegerSqrt: a root without floats, bit by bit. */
 #include "ir/kernel_build.h"
-#include "ir/ops/quant/quant.def"
 #include "ir/ops/quant/quant.h"
 
 enum { TOP_BIT = 30 }; /* squares stay below 2^62 */

@@ -2,7 +2,6 @@
 /* Dropout: a copy when it is not training or its ratio is 0 (and then a view), else elements are
  * kept with the probability 1 - ratio and scaled by its inverse. Data and mask come from the same
  * draw. */
-#include "ir/ops/random/random.def"
 #include "ir/ops/random/random.h"
 
 #include "ir/kernel_build.h"

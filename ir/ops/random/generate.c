@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors that follow from shapes, coordinates and a few numbers. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/movement/movement.def"
 
 #include "ir/kernel_build.h"
@@ -54,11 +53,7 @@ enum ul_status ul_infer_constant_of_shape(struct ul_infer *infer)
     uint32_t count;
     UL_TRY(ul_check_rank(infer, 0, 1, 1));
     UL_TRY(ul_infer_ints(infer, 0, &dims, &count));
-    if (count > UL_LIMIT_RANK)
-        return ul_infer_unsupported(infer, "the shape has %u dimensions, more than %u",
-                                    (unsigned)count, (unsigned)UL_LIMIT_RANK);
-    for (uint32_t d = 0; d < count; d++)
-        UL_TRY(ul_check_range(infer, "an entry of the shape", dims[d], 0, UL_LIMIT_DIM));
+    UL_TRY(ul_require_dims(infer, dims, count));
     if (value == NULL && ul_node_find_attr(infer->node, "value") != NULL)
         return ul_infer_invalid(infer, "value is not a tensor");
     if (value != NULL && (!ul_type_known(&value->type) || !ul_type_in_limits(&value->type) ||

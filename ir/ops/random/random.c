@@ -2,7 +2,6 @@
 /* Random tensors. ONNX leaves the generator open; here it is Philox with 64 bits of counter and
  * of seed (ir/kernel.h). Every element owns four draws, so that no two share any. */
 #include "ir/ops/random/random.h"
-#include "ir/ops/random/random.def"
 #include "ir/ops/training/training.def"
 
 #include "ir/kernel_build.h"
@@ -107,20 +106,14 @@ ul_kx ul_random_unit(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx positi
 
 enum ul_status ul_infer_random(struct ul_infer *infer)
 {
-    struct ul_type type = {0};
+    enum ul_dtype dtype;
     uint32_t count;
     const int64_t *dims = ul_node_get_ints(infer->node, "shape", &count);
-    UL_TRY(ul_require_dtype(infer, "dtype", UL_F32, UL_SET_FLOAT, &type.dtype));
+    UL_TRY(ul_require_dtype(infer, "dtype", UL_F32, UL_SET_FLOAT, &dtype));
     if (ul_node_find_attr(infer->node, "shape") == NULL)
         return ul_infer_invalid(infer, "shape is missing");
-    if (count > UL_LIMIT_RANK)
-        return ul_infer_unsupported(infer, "the shape has %u dimensions, more than %u",
-                                    (unsigned)count, (unsigned)UL_LIMIT_RANK);
-    for (uint32_t d = 0; d < count; d++) {
-        UL_TRY(ul_check_range(infer, "an entry of the shape", dims[d], 0, UL_LIMIT_DIM));
-        type.dims[type.rank++] = dims[d];
-    }
-    ul_infer_set_type(infer, 0, &type);
+    UL_TRY(ul_require_dims(infer, dims, count));
+    ul_infer_set(infer, 0, dtype, count, dims);
     return UL_OK;
 }
 

@@ -3,7 +3,7 @@
 #ifndef UL_OPS_RANDOM_H
 #define UL_OPS_RANDOM_H
 
-#include "ir/ops/hooks.h"
+#include "ir/ops/random/random.def"
 
 /* The seed of a node: its attribute's bits, or a hash of an output's name; another one in each
  * round of a loop that was unrolled (ul_round). */

@@ -5,7 +5,6 @@
  * the result; the loops are the same for all. 16-bit floats combine in f32. Integer means truncate
  * and integer roots and logarithms are taken in f64, as the reference (numpy) does. */
 #include "ir/ops/reduce/reduce.h"
-#include "ir/ops/reduce/reduce.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

@@ -3,7 +3,7 @@
 #ifndef UL_OPS_REDUCE_H
 #define UL_OPS_REDUCE_H
 
-#include "ir/ops/hooks.h"
+#include "ir/ops/reduce/reduce.def"
 
 /* What a reduction does: after(combine of before(x) over the set). */
 enum ul_reduce_first { UL_REDUCE_ZERO, UL_REDUCE_ONE, UL_REDUCE_LOWEST, UL_REDUCE_HIGHEST };

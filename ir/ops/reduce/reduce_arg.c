@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ArgMax and ArgMin: where along an axis the extreme element is. The first of equal elements
  * wins, or the last when asked for; a NaN beats every number, as in numpy. */
-#include "ir/ops/reduce/reduce.def"
 #include "ir/ops/reduce/reduce.h"
 
 #include "ir/kernel_build.h"

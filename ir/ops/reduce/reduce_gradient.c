@@ -2,9 +2,7 @@
 /* Gradients of reductions: every element has its share of the result's gradient. */
 #include "ir/op_names.h"
 #include "ir/ops/backward.def"
-#include "ir/ops/hooks.h"
 #include "ir/ops/pool/pool.def"
-#include "ir/ops/reduce/reduce.def"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

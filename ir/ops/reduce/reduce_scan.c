@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CumSum and CumProd: running sums and products along an axis, forward or backward, with or
  * without the element itself. Sequential along the axis, parallel over the rest. */
-#include "ir/ops/reduce/reduce.def"
 #include "ir/ops/reduce/reduce.h"
 
 #include "ir/kernel_build.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of reductions: along the dimensions that stay. */
-#include "ir/ops/reduce/reduce.def"
 #include "ir/ops/reduce/reduce.h"
 
 #include "ir/ops/lanes.h"

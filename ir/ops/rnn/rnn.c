@@ -24,7 +24,7 @@
  *         for batch: h', c, Y = cell(gates + sums + Rb, h, c)
  *
  * A chunk is then all steps, as far as their gates are few bytes: a target that holds R in its
- * processors (codegen/cuda/grid_together.c) runs all of it at once.
+ * processors (codegen/device/grid_together.c) runs all of it at once.
  *
  * h' being another half of h (which lies in 16 bits where its factors are rounded), for all units
  * read the whole of h. (A GRU whose reset gate comes before R takes two nests.)
@@ -32,7 +32,6 @@
 #include "ir/ops/rnn/rnn.h"
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
-#include "ir/ops/rnn/rnn.def"
 
 #include <string.h>
 

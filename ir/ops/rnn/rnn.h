@@ -6,7 +6,7 @@
 #ifndef UL_OPS_RNN_H
 #define UL_OPS_RNN_H
 
-#include "ir/ops/hooks.h"
+#include "ir/ops/rnn/rnn.def"
 
 #define UL_RNN_FUNCTIONS 3 /* activation functions of one direction, at most */
 

@@ -10,7 +10,6 @@
 #include "ir/op_names.h"
 #include "ir/ops/backward.def"
 #include "ir/ops/check.h"
-#include "ir/ops/rnn/rnn.def"
 #include "ir/ops/rnn/rnn.h"
 
 #include <string.h>

@@ -2,7 +2,6 @@
 /* Attributes and shapes of RNN, GRU and LSTM. */
 #include "ir/infer.h"
 #include "ir/op_names.h"
-#include "ir/ops/rnn/rnn.def"
 #include "ir/ops/rnn/rnn.h"
 
 #include <string.h>
@@ -103,14 +102,7 @@ static const char *read_functions(struct ul_rnn *rnn, const struct ul_node *node
 static bool has_shape(const struct ul_type *type, uint32_t rank, int64_t a, int64_t b, int64_t c)
 {
     const int64_t dims[] = {a, b, c};
-    if (type == NULL)
-        return true;
-    if (type->rank != rank)
-        return false;
-    for (uint32_t d = 0; d < rank; d++)
-        if (type->dims[d] != dims[d])
-            return false;
-    return true;
+    return type == NULL || ul_type_has_dims(type, rank, dims);
 }
 
 static const char *check_shapes(const struct ul_rnn *rnn, const struct ul_type *const types[8])

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Det: the determinant by LU decomposition with partial pivoting, of a copy in scratch, one matrix
  * after the other. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/signal/signal.def"
 
 #include "ir/kernel_build.h"

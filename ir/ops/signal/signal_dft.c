@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DFT and STFT: Fourier transforms of lines of the input, and of windowed frames of a signal. The
  * last dimension is the real (size 1) or complex (size 2) number. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/signal/signal.def"
 
 #include "ir/kernel_build.h"

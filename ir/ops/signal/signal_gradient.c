@@ -3,7 +3,6 @@
  * transpose, and what is a sum of products with numbers on the unit circle goes back with their
  * conjugates. */
 #include "ir/op_names.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/signal/signal.def"
 
 #include "ir/ops/check.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Window functions and the mel weight matrix: maps of the index, in f64. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/signal/signal.def"
 
 #include "ir/kernel_build.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient of TopK goes back to where the elements were. */
 #include "ir/op_names.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/sort/sort.def"
 
 #include "ir/ops/check.h"

@@ -6,7 +6,6 @@
  * and parallel over lines; above, a bottom-up merge sort of the line in scratch, line by line. Both
  * are stable, so that of equal elements the lower index comes first; a NaN counts as larger than
  * every number. Unsorted results are sorted as well. */
-#include "ir/ops/hooks.h"
 #include "ir/ops/sort/sort.def"
 
 #include "ir/kernel_build.h"

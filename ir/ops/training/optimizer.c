@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adagrad, Adam and Momentum, as the operators' specification states them. */
 #include "ir/ops/training/optimizer.def"
-#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

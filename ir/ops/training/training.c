@@ -3,7 +3,6 @@
 #include "ir/ops/training/training.def"
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
-#include "ir/ops/hooks.h"
 
 #include <string.h>
 

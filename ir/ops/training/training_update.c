@@ -15,7 +15,6 @@
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
-#include "ir/ops/hooks.h"
 #include "ir/ops/lanes.h"
 #include "ir/ops/random/random.h"
 

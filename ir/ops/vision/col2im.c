@@ -2,7 +2,6 @@
 /* Col2Im: overlapping blocks added back into an image. Each pixel gathers the blocks that cover
  * it, so that pixels are independent of each other. */
 #include "ir/op_names.h"
-#include "ir/ops/vision/vision.def"
 #include "ir/ops/vision/vision.h"
 
 #include "ir/kernel_build.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GridSample reads elements at places that a grid of coordinates in [-1, 1] names; AffineGrid makes
  * such grids. */
-#include "ir/ops/vision/vision.def"
 #include "ir/ops/vision/vision.h"
 
 #include "ir/kernel_build.h"

@@ -7,7 +7,6 @@
 #include "ir/op_names.h"
 #include "ir/ops/backward.def"
 #include "ir/ops/check.h"
-#include "ir/ops/vision/vision.def"
 #include "ir/ops/vision/vision.h"
 
 #include <string.h>

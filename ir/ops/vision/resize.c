@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resize: the size that it gives, and the scale of each axis. */
 #include "ir/ops/vision/resize_plan.h"
-#include "ir/ops/vision/vision.def"
 
 #include "ir/ops/require.h"
 
@@ -166,28 +165,14 @@ static enum ul_status check_attributes(const struct ul_infer *infer, uint32_t *c
     return UL_OK;
 }
 
-static enum ul_status check_axes(const struct ul_infer *infer, uint32_t rank, uint32_t *count)
-{
-    const int64_t *axes = ul_node_get_ints(infer->node, "axes", count);
-    uint32_t seen = 0;
-    for (uint32_t i = 0; axes != NULL && i < *count; i++) {
-        uint32_t axis;
-        UL_TRY(ul_infer_axis(infer, axes[i], rank, &axis));
-        if ((seen >> axis & 1u) != 0)
-            return ul_infer_invalid(infer, "axis %u is named twice", (unsigned)axis);
-        seen |= 1u << axis;
-    }
-    *count = axes == NULL ? rank : *count;
-    return UL_OK;
-}
-
 enum ul_status ul_infer_resize(struct ul_infer *infer)
 {
     struct ul_type type = *ul_infer_input(infer, 0);
-    uint32_t coordinate;
-    uint32_t count;
+    uint32_t coordinate, count, set;
+    const int64_t *axes = ul_node_get_ints(infer->node, "axes", &count);
     UL_TRY(check_attributes(infer, &coordinate));
-    UL_TRY(check_axes(infer, type.rank, &count));
+    UL_TRY(ul_require_axes(infer, axes, axes == NULL ? 0 : count, type.rank, &set));
+    count = axes == NULL ? type.rank : count;
     if (coordinate == RESIZE_TF_CROP) {
         UL_TRY(ul_check_dtype(infer, 1, UL_SET_FLOAT));
         UL_TRY(ul_require_constant(infer, 1));

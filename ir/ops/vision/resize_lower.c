@@ -8,7 +8,6 @@
  * are loops over the taps, whose weights are normalised by their sum. */
 #include "ir/kernel_build.h"
 #include "ir/ops/vision/resize_plan.h"
-#include "ir/ops/vision/vision.def"
 
 #include <math.h>
 

@@ -3,7 +3,6 @@
  * and its number of samples are checked at run time. */
 #include "ir/op_names.h"
 #include "ir/ops/backward.def"
-#include "ir/ops/vision/vision.def"
 #include "ir/ops/vision/vision.h"
 
 #include "ir/kernel_build.h"

@@ -3,7 +3,7 @@
 #ifndef UL_OPS_VISION_H
 #define UL_OPS_VISION_H
 
-#include "ir/ops/hooks.h"
+#include "ir/ops/vision/vision.def"
 
 /* f32, or f64 where an element needs more digits. */
 enum ul_dtype ul_taps_dtype(enum ul_dtype stored);
