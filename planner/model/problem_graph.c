@@ -564,6 +564,7 @@ static void results_split(struct linker *l, uint32_t node, const struct result *
         if (i > 0 && is_large && results[i].last < results[i - 1].last) {
             const char *name = l->problem->values[results[i].value].name;
             uint32_t rest = node_add(l, name, 0, key_of(node, SLOT_REST));
+            UL_ASSERT(l->nodes[at].rest == UL_PLAN_NONE);
             l->nodes[rest].run_of = node;
             l->nodes[rest].run_once = false;
             l->nodes[at].rest = rest;
@@ -585,6 +586,7 @@ static void results_share(struct linker *l, uint32_t node, const struct result *
         share++;
     for (uint32_t v = l->nodes[node].rest; v != UL_PLAN_NONE; v = l->nodes[v].rest, share--) {
         l->nodes[v].working_bytes = l->nodes[node].working_bytes;
+        UL_ASSERT(share > 1 && l->nodes[v].run_of == node);
         l->nodes[v].cost = l->nodes[node].cost / share;
         l->nodes[node].cost -= l->nodes[v].cost;
     }

@@ -38,6 +38,7 @@ static bool is_idle(const struct ul_problem_graph *graph, uint32_t node)
 static uint32_t place_before(const struct runs *runs, uint32_t at)
 {
     uint32_t step = runs->graph->run_of[runs->nodes[at]], p = at;
+    UL_ASSERT(at < runs->count && step != UL_PLAN_NONE);
     while (p > 0 && is_idle(runs->graph, runs->nodes[p - 1]))
         p--;
     if (p > 0 && node_run(runs->graph, runs->nodes[p - 1]) == step)
@@ -64,6 +65,7 @@ static bool move_back(struct runs *runs, uint32_t at)
     uint64_t peak_bytes, cost;
     if (place == at)
         return false;
+    UL_ASSERT(place < at); /* its step has run, which it reads */
     bool goes = has_rest(runs, place, rest);
     memcpy(runs->trial, runs->nodes, runs->count * sizeof *runs->nodes);
     if (goes) {
@@ -93,6 +95,7 @@ uint32_t *ul_problem_graph_join_runs(struct ul_arena *arena, const struct ul_pro
         bool moved = graph->run_of[runs.nodes[at]] != UL_PLAN_NONE && move_back(&runs, at);
         at += !moved || runs.count == before;
     }
+    UL_ASSERT(runs.count <= *count);
     *count = runs.count;
     return runs.nodes;
 }
