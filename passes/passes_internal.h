@@ -67,6 +67,8 @@ bool ul_edit_is_vector(const struct ul_type *type);
 bool ul_edit_is_reshape(ul_op_id op);
 /* A node of the backward pass, or an update. */
 bool ul_edit_is_backward(const struct ul_graph *graph, const struct ul_node *node);
+/* The largest number of a group, or 0. */
+uint32_t ul_edit_last_group(const struct ul_graph *graph);
 /* Before views are known: whether elements lie densely, so that a reshape of the value is a
  * view. */
 bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value);

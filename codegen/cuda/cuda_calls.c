@@ -13,6 +13,7 @@
  *      ... and Accumulate       cuBLASLt   sum + product where the sum of a step's runs lies
  *      ... and a bias' gradient cuBLASLt   sums of a factor with the product (program/sums.c)
  *      ... and that of a GELU   cuBLASLt   product * slopes of GELU by tanh (program/slopes.c)
+ *      ... and what a GELU is of cuBLASLt  the product beside GELU by tanh of it
  *      MatMulInteger            cuBLASLt   only sums in i32
  *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
  *      ConvTranspose            cuDNN      the gradient of the source of a Conv
@@ -100,6 +101,7 @@ enum {
     MIN_ATTENTION_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 26, /* 0.3 us at 500 T of operations */
     MIN_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4,   /* of a group of a convolution, in and out */
     IMAGE_CHANNELS = UL_CUDA_CALLS_ALL ? 0 : 4, /* that an image has in 16 bits */
+    KEPT_ALIGN_BYTES = 16,                      /* for results of which one is what a GELU is of */
     CALLERS_ALIGN_BYTES = 16                    /* for the buffers of --io caller */
 };
 
@@ -152,6 +154,19 @@ static bool fits_int(const struct ul_call_tensor *tensor)
             return false;
     }
     return true;
+}
+
+/* What a GELU is of is a result beside that of the GELU where both are alike: dense rows of
+ * multiples of 8 elements of 16 bits. */
+static bool supports_kept(const struct ul_call *call)
+{
+    enum { STEP = 8 };
+    const struct ul_call_tensor *kept = ul_call_kept(call), *dst = &call->dst;
+    return kept == NULL ||
+           (dst->rank == 2 && call->post_count == 1 && dst->type != UL_CALL_F32 &&
+            dst->type == call->src.type && kept->type == dst->type && dst->dims[1] % STEP == 0 &&
+            dst->strides[0] == dst->dims[1] && dst->strides[1] == 1 &&
+            kept->strides[0] == dst->dims[1] && kept->strides[1] == 1);
 }
 
 static bool supports_product(const struct ul_call *call, uint64_t product_count)
@@ -558,7 +573,9 @@ static bool supports(const struct context *context, const struct ul_group_call *
     if (ul_call_is_integer(call))
         return is_product && supports_sums(group) && align_of(context, group) >= SUMS_STEP;
     if (is_product)
-        return supports_posts(call, true) && supports_product(call, group->product_count);
+        return supports_posts(call, true) && supports_product(call, group->product_count) &&
+               supports_kept(call) &&
+               (ul_call_kept(call) == NULL || align_of(context, group) >= KEPT_ALIGN_BYTES);
     if (!context->options->has_cudnn)
         return false;
     if (call->kind == UL_CALL_ATTENTION)

@@ -133,10 +133,17 @@ static bool counts_axes(const struct ul_target_library *library, const struct ul
     return true;
 }
 
+/* Whether the library has such calls at all. */
+static bool has_form(const struct ul_target_library *library, const struct ul_call *call)
+{
+    return (call->accumulates == 0 || library->accumulates) &&
+           (ul_call_kept(call) == NULL || library->has_slopes);
+}
+
 static bool answer(struct chooser *chooser, const struct ul_target_library *library,
                    ul_node_id node, struct ul_group_call *call, bool pack)
 {
-    if (call->call.accumulates != 0 && !library->accumulates)
+    if (!has_form(library, &call->call))
         return false;
     if (!counts_axes(library, &call->call)) {
         chooser->too_long = node;
@@ -237,8 +244,8 @@ static const struct ul_target_library *find_library(const struct ul_libraries *l
         *call = described;
         if (library->answer != NULL &&
             !(library->runs_always && may_be_passed_over(graph, nodes[0])) &&
-            (call->call.accumulates == 0 || library->accumulates) &&
-            counts_axes(library, &call->call) && library->answer(library->context, call, true))
+            has_form(library, &call->call) && counts_axes(library, &call->call) &&
+            library->answer(library->context, call, true))
             return library;
     }
     return NULL;

@@ -46,7 +46,8 @@ struct ul_target_library {
     bool accumulates;        /* a residual may be the sum over the runs of a step */
     uint64_t max_sums_bytes; /* of sums of a factor along k that a product may form too, in bytes
                                 that its scratch gives up for them; 0: it forms none */
-    bool has_slopes;         /* a product may be multiplied by the slopes of an activation */
+    bool has_slopes;         /* a product may be multiplied by the slopes of an activation, or
+                                may keep what a GELU is of beside its result */
     int64_t max_dim;         /* elements along an axis; 0: any */
     bool runs_always;        /* a step that a run may pass over cannot be a call */
     bool chosen_at_start; /* a program's start may find nothing that runs a call: a kernel of ours

@@ -74,6 +74,8 @@ bool ul_describe_binary(struct ul_describer *describer, enum ul_post_kind kind, 
 bool ul_describe_is_residual(const struct ul_describer *describer, ul_value_id value);
 /* Sets the operand that UL_POST_SUM adds to; the caller adds the post-operation. */
 void ul_describe_residual(struct ul_describer *describer, ul_value_id operand);
+/* Has the call write the value too: the input of the GELU by tanh that was described last. */
+bool ul_describe_kept(struct ul_describer *describer, ul_value_id value);
 /* dst = dst + operand, as bias where there is one for each channel and it is the first. */
 bool ul_describe_add(struct ul_describer *describer, ul_value_id operand);
 

@@ -205,6 +205,18 @@ bool ul_describe_binary(struct ul_describer *describer, enum ul_post_kind kind, 
     return true;
 }
 
+bool ul_describe_kept(struct ul_describer *describer, ul_value_id value)
+{
+    struct ul_group_call *out = describer->out;
+    struct ul_post *last = &out->call.posts[out->call.post_count - 1];
+    if (out->call.post_count == 0 || last->kind != UL_POST_GELU_TANH ||
+        out->arg_count != UL_CALL_FIRST_POST || out->residual != UL_NONE ||
+        !describe_operand(describer, value, &last->tensor))
+        return false;
+    out->args[out->arg_count++] = value;
+    return true;
+}
+
 void ul_describe_residual(struct ul_describer *describer, ul_value_id operand)
 {
     struct ul_group_call *out = describer->out;

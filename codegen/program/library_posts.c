@@ -8,6 +8,8 @@
  *      Conv --> Sigmoid --> Mul        swish
  *          `---------------^
  *
+ * What a GELU is of may leave the group where pass library says so: it is another result.
+ *
  * Functions at the end that the program computes faster than the library are its tail: they run
  * over the result (in f32) after the library's part, and are still faster though they read it
  * again.
@@ -195,6 +197,15 @@ static bool is_described(const struct ul_describer *describer, const struct ul_n
     return !ul_dtype_is_8bit(dtype) || ul_describe_is_conversion(describer, node);
 }
 
+/* What leaves the group between the nodes, or UL_NONE where nothing does; a GELU's operand may. */
+static ul_value_id find_kept(const struct ul_describer *describer, const struct ul_node *node,
+                             bool *may_be)
+{
+    bool leaves = describer->escapes[describer->result];
+    *may_be = !leaves || ul_node_get_int(node, "ul_keeps", 0) != 0;
+    return leaves ? describer->result : UL_NONE;
+}
+
 bool ul_describe_posts(struct ul_describer *describer)
 {
     for (uint32_t i = 1; i < describer->node_count; i++) {
@@ -202,8 +213,9 @@ bool ul_describe_posts(struct ul_describer *describer)
         const struct ul_node *next = i + 1 < describer->node_count
                                          ? &describer->graph->nodes[describer->nodes[i + 1]]
                                          : NULL;
-        if (describer->escapes[describer->result] || !fits(describer, node) ||
-            !is_described(describer, node))
+        bool may_be_kept;
+        ul_value_id kept = find_kept(describer, node, &may_be_kept);
+        if (!may_be_kept || !fits(describer, node) || !is_described(describer, node))
             return false;
         if (ul_describe_is_conversion(describer, node)) {
             if (!ul_describe_conversion(describer, node))
@@ -216,7 +228,8 @@ bool ul_describe_posts(struct ul_describer *describer)
             is_gate && next != NULL && next->op == UL_OP_Mul && add_gated(describer, node, next);
         bool added = gated || (node->inputs[0] == describer->result && node->op != UL_OP_Sub &&
                                add_function(describer, node));
-        if (!added && !add_accumulate(describer, node) && !add_arithmetic(describer, node))
+        if ((!added && !add_accumulate(describer, node) && !add_arithmetic(describer, node)) ||
+            (kept != UL_NONE && !ul_describe_kept(describer, kept)))
             return false;
         i += gated;
         describer->result = (gated ? next : node)->outputs[0];

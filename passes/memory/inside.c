@@ -255,7 +255,7 @@ static void serve(struct ul_graph *graph, const struct site *site, ul_node_id re
     ul_value_id made = ul_maps_copy(graph, &site->maps, reader);
     UL_ASSERT(graph->node_count == first + site->maps.count);
     if (graph->nodes[reader].group == UL_NONE)
-        graph->nodes[reader].group = ul_split_last_group(graph) + 1;
+        graph->nodes[reader].group = ul_edit_last_group(graph) + 1;
     for (uint32_t n = first; n < graph->node_count; n++) {
         ul_value_id output = graph->nodes[n].outputs[0];
         ul_value_id from = graph->nodes[site->maps.nodes[n - first]].outputs[0];

@@ -43,7 +43,6 @@ struct ul_split_chain {
 
 /* split_chain.c */
 
-uint32_t ul_split_last_group(const struct ul_graph *graph);
 /* The neck of the step [begin, end) of a block: the position of the node that makes less than the
  * step does, and all that the rest of the step needs of it. UL_NONE: there is none. */
 uint32_t ul_split_find_neck(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,

@@ -376,7 +376,7 @@ enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain 
     build.piece_count = (uint32_t)((chain->extent + size - 1) / size);
     build.value_count = chain->value_count;
     ul_split_needed_init(pass, chain, &build.needed);
-    build.group = ul_split_last_group(graph);
+    build.group = ul_edit_last_group(graph);
     build.copies = UL_NEW_ARRAY(pass->scratch, ul_value_id, graph->value_count);
     for (uint32_t v = 0; v < build.value_count; v++)
         build.copies[v] = UL_NONE; /* each piece overwrites what it copies */

@@ -104,16 +104,6 @@ uint32_t ul_split_find_neck(const struct ul_graph *graph, const ul_node_id *node
     return UL_NONE;
 }
 
-uint32_t ul_split_last_group(const struct ul_graph *graph)
-{
-    uint32_t last = 0;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (graph->nodes[n].group != UL_NONE && graph->nodes[n].group > last)
-            last = graph->nodes[n].group;
-    }
-    return last;
-}
-
 /* The step that holds the node: [*begin, result) of its block. */
 static uint32_t find_step(const struct ul_graph *graph, const struct ul_block *block,
                           ul_node_id node, uint32_t *begin)
@@ -140,7 +130,7 @@ static void cut_step(struct ul_graph *graph, ul_node_id node, bool is_first)
     uint32_t neck = ul_split_find_neck(graph, block->nodes, begin, end);
     if (neck == UL_NONE || block->nodes[is_first ? neck + 1 : neck] != node)
         return;
-    uint32_t group = ul_split_last_group(graph) + 1;
+    uint32_t group = ul_edit_last_group(graph) + 1;
     for (uint32_t n = neck + 1; n < end; n++)
         graph->nodes[block->nodes[n]].group = group;
 }

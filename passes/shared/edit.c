@@ -143,6 +143,16 @@ bool ul_edit_is_backward(const struct ul_graph *graph, const struct ul_node *nod
            (graph->values[node->outputs[0]].flags & UL_VALUE_BACKWARD) != 0;
 }
 
+uint32_t ul_edit_last_group(const struct ul_graph *graph)
+{
+    uint32_t last = 0;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (graph->nodes[n].group != UL_NONE && graph->nodes[n].group > last)
+            last = graph->nodes[n].group;
+    }
+    return last;
+}
+
 bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value)
 {
     enum { LOOK_BACK = 8 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients that a call of the library forms, with bytes that our own kernels do not need.
+/* Has calls of the library form more than our own kernels do: a GELU beside what it is of, and
+ * gradients, with bytes that our own kernels do not need.
  *
  * Attention:
  *      sums = sum of g Y                        sums = sum of g Y
@@ -13,12 +14,20 @@
  * The library forms dx at once from bits, which the call writes into its scratch
  * (codegen/program/slopes.c).
  *
- * Method: they do where no plan grows by that. The graph and the target alone decide, as in pass
- * tiles: what is live at that step must be far below the peak of a plan that keeps the forward
- * pass, and what the step touches far below what the neediest step touches, which is the peak of a
- * plan that keeps almost nothing. A program that trains has one way to run a step, so that a budget
- * changes no bit. Plans of small budgets are found by a search: with less room beside the calls
- * those of BERT and GPT-2 took more. Left undone: gradients in a loop. */
+ * GELU by tanh, after a product:
+ *      x = a w;  y = gelu(x)                    x, y = product(a, w)     {ul_keeps}
+ *      y' = gelu(x);  dw2 = y'^T dz             y' = gelu(x);  dw2 = y'^T dz
+ * The library forms y from sums before they are rounded, and y' is formed from x, so that both have
+ * other bits. No plan takes one for the other: only the forward pass reads y, and the backward pass
+ * reads what pass tiles has made again. Both are one step, which a budget may run again.
+ *
+ * Method: gradients are formed so where no plan grows by that. The graph and the target alone
+ * decide, as in pass tiles: what is live at that step must be far below the peak of a plan that
+ * keeps the forward pass, and what the step touches far below what the neediest step touches, which
+ * is the peak of a plan that keeps almost nothing. A program that trains has one way to run a step,
+ * so that a budget changes no bit. Plans of small budgets are found by a search: with less room
+ * beside the calls those of BERT and GPT-2 took more. Left undone: gradients in a loop; GELUs whose
+ * result the backward pass reads too. */
 #include "ir/geometry.h"
 #include "ir/gradient.h"
 #include "ir/op.h"
@@ -118,6 +127,48 @@ static void try_attention(struct library *library, ul_node_id id)
     UL_ASSERT(graph->nodes[id].input_count <= UL_ATTENTION_GRADIENT_INPUTS);
 }
 
+/* Whether a node of the backward pass reads the value, or may. */
+static bool is_read_backwards(const struct ul_graph *graph, ul_value_id base)
+{
+    bool is_read = false;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        for (uint32_t i = 0; ul_edit_is_backward(graph, node) && i < node->input_count; i++)
+            is_read = is_read || (node->inputs[i] != UL_NONE &&
+                                  graph->values[node->inputs[i]].view.base == base);
+    }
+    return is_read;
+}
+
+/* Whether the node is a GELU right behind the product of 16 bits that it is of, both steps by
+ * themselves. */
+static bool is_behind_product(const struct ul_graph *graph, ul_node_id before, ul_node_id id)
+{
+    const struct ul_node *node = &graph->nodes[id], *product = &graph->nodes[before];
+    return node->op == UL_OP_Gelu && node->group == UL_NONE && product->group == UL_NONE &&
+           !ul_edit_is_backward(graph, node) && product->outputs[0] == node->inputs[0] &&
+           (ul_op_get(product->op)->flags & UL_OP_MULTIPLIES) != 0 &&
+           ul_dtype_is_half(graph->values[node->inputs[0]].storage) &&
+           ul_dtype_is_half(graph->values[node->outputs[0]].storage);
+}
+
+/* Has the product's call make the GELU too, and takes it back where that is no call. */
+static void try_gelu(struct ul_pass *pass, ul_node_id product, ul_node_id id)
+{
+    struct ul_graph *graph = pass->graph;
+    const ul_node_id nodes[] = {product, id};
+    if (!is_behind_product(graph, product, id) ||
+        is_read_backwards(graph, graph->nodes[id].outputs[0]))
+        return;
+    ul_node_set_int(graph, id, "ul_keeps", 1);
+    graph->nodes[product].group = graph->nodes[id].group = ul_edit_last_group(graph) + 1;
+    if (pass->options->is_call(pass->options->library, graph, nodes, 2,
+                               ul_graph_escapes(graph, pass->scratch), NULL))
+        return;
+    ul_node_remove_attr(graph, id, "ul_keeps");
+    graph->nodes[product].group = graph->nodes[id].group = UL_NONE;
+}
+
 /* Says on a ReLU's gradient that there is room for its bits beside the product. */
 static void try_mask(struct library *library, ul_node_id id, ul_node_id product)
 {
@@ -139,7 +190,11 @@ enum ul_status ul_pass_library(struct ul_pass *pass)
     bool is_found = false;
     for (uint32_t i = 0; i < block->node_count; i++)
         is_found = is_found || find_asked(&library, block->nodes[i]) != UL_NONE;
-    if (!is_found || pass->options->is_call == NULL)
+    if (pass->options->is_call == NULL)
+        return UL_OK;
+    for (uint32_t i = 1; i < block->node_count; i++)
+        try_gelu(pass, block->nodes[i - 1], block->nodes[i]);
+    if (!is_found)
         return UL_OK;
     find_peaks(&library);
     for (uint32_t i = 0; i < block->node_count; i++) {

@@ -23,9 +23,17 @@
  * after the gate before it. A value that an entry and something else touch always lives. Run at
  * once in the order "hold, step, done, gate", these nodes change no live sum, so every order of the
  * steps has an order of the nodes with the same peak. The number of edges is linear in the touches
- * of values by steps. Two forms differ for steps that make several values: REPEATABLE adds them up
- * (they die together: the peak is overstated, and the node may run again), SEPARATE uses a hold for
- * all but one. Left undone: only one of several in-place options of a node is used. */
+ * of values by steps. Two forms differ for steps that make several values: SEPARATE uses a hold for
+ * all but one. REPEATABLE uses nodes that may run again:
+ *   rest    another value of a step, which dies earlier in file order: it reads all that the step
+ *           reads, and the step's values before this one
+ *
+ *      step (x) --> rest (y)          x: read much later     y: read at once
+ *
+ * Directly behind its step, which has room for its value, it is a part of the same run; elsewhere
+ * it is a run of the step by itself (problem_runs.c). Each has an equal share of the cost. Values
+ * that are small, or die together, share a node (they die together: the peak is overstated). Left
+ * undone: only one of several in-place options of a node is used. */
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"
 
@@ -38,6 +46,7 @@ enum slot {
     SLOT_START,
     SLOT_HOLD,
     SLOT_STEP,
+    SLOT_REST,
     SLOT_DONE,
     SLOT_GATE,
     SLOT_END,
@@ -51,7 +60,9 @@ struct raw_node {
     uint64_t size_bytes, working_bytes, cost;
     uint64_t key; /* place in file order; ties by index */
     uint32_t in_place;
-    uint32_t done; /* the node that means "after this one", or UL_PLAN_NONE */
+    uint32_t done;   /* the node that means "after this one", or UL_PLAN_NONE */
+    uint32_t rest;   /* the next one of the same step, or UL_PLAN_NONE */
+    uint32_t run_of; /* of a rest: its step's node, else UL_PLAN_NONE */
     bool run_once;
     bool is_read;
 };
@@ -105,6 +116,9 @@ struct linker {
     uint8_t *may_reuse;     /* by value: a plain step may make it in place */
     uint32_t *holder;       /* by value: the node that has it as its value, or UL_PLAN_NONE */
     uint32_t *primary;      /* by node: the value that it holds itself, or UL_PLAN_NONE */
+    uint64_t large_bytes;   /* a part of the largest value that is not always live */
+    uint32_t *rest_of;      /* by value of a step that has rests: the node among them that holds
+                               it, else UL_PLAN_NONE */
     struct update *updates; /* in file order, once all are known */
     uint32_t update_count, update_capacity;
     uint32_t end;
@@ -119,6 +133,8 @@ static uint32_t node_add(struct linker *l, const char *name, uint64_t size_bytes
                                                 .key = key,
                                                 .in_place = UL_PLAN_NONE,
                                                 .done = UL_PLAN_NONE,
+                                                .rest = UL_PLAN_NONE,
+                                                .run_of = UL_PLAN_NONE,
                                                 .run_once = true};
     return l->node_count++;
 }
@@ -137,12 +153,13 @@ static void edge_add(struct linker *l, uint32_t before, uint32_t after)
     l->nodes[before].is_read = true;
 }
 
+/* What comes later than a step comes later than its rests. */
 static void order_add(struct linker *l, uint32_t before, uint32_t after)
 {
-    if (before == after)
-        return;
-    UL_GROW(l->scratch, l->orders, l->order_count, l->order_capacity);
-    l->orders[l->order_count++] = (struct edge){before, after};
+    for (; before != after && before != UL_PLAN_NONE; before = l->nodes[before].rest) {
+        UL_GROW(l->scratch, l->orders, l->order_count, l->order_capacity);
+        l->orders[l->order_count++] = (struct edge){before, after};
+    }
 }
 
 /* ---- Steps to nodes, and touches ---- */
@@ -479,6 +496,133 @@ static void primaries_choose(struct linker *l)
     }
 }
 
+/* ---- Rests of steps ---- */
+
+/* A value that a step makes, and the node that reads it last. */
+struct result {
+    uint32_t value, last;
+    uint64_t bytes;
+};
+
+static int result_compare(const void *a, const void *b)
+{
+    const struct result *x = a;
+    const struct result *y = b;
+    if (x->last != y->last)
+        return x->last > y->last ? -1 : 1;
+    return x->value < y->value ? -1 : x->value > y->value;
+}
+
+/* Whether only this node makes the value, all at once. */
+static bool is_result(const struct linker *l, uint32_t value, uint32_t node)
+{
+    const struct ul_plan_value *at = &l->problem->values[value];
+    bool is = moving_bytes(l, value) > 0 && !at->live_from_start &&
+              at->span_region == UL_PLAN_NONE && l->touches[l->touch_first[value]].node == node;
+    for (uint32_t i = l->touch_first[value]; is && i < l->touch_end[value]; i++)
+        is = l->touches[i].writes == (i == l->touch_first[value]);
+    return is;
+}
+
+/* The results of a step that takes nothing over, what dies last first; returns how many. */
+static uint32_t results_list(const struct linker *l, const struct ul_plan_step *step, uint32_t node,
+                             struct result *results)
+{
+    const struct ul_plan_substep *substep = cheapest(step)->substeps;
+    uint32_t count = 0;
+    if (l->tree_of[step->region] != 0 || cheapest(step)->substep_count != 1)
+        return 0;
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        uint32_t value = substep->writes[i];
+        if (has_option(l, substep, value))
+            return 0;
+        if (!is_result(l, value, node))
+            continue;
+        uint32_t last = l->touches[l->touch_end[value] - 1].node;
+        bool is_kept = l->problem->values[value].live_to_end;
+        results[count++] =
+            (struct result){value, is_kept ? l->step_nodes : last, moving_bytes(l, value)};
+    }
+    if (count > 1)
+        qsort(results, count, sizeof *results, result_compare);
+    return count;
+}
+
+/* Makes nodes for the results that die earlier than those before them, where both are large. */
+static void results_split(struct linker *l, uint32_t node, const struct result *results,
+                          uint32_t count)
+{
+    enum { LARGE_PART = 8 };
+    uint64_t large_bytes = 0, bytes_before = 0;
+    uint32_t at = node;
+    for (uint32_t i = 0; i < count; i++)
+        large_bytes += results[i].bytes;
+    large_bytes /= LARGE_PART;
+    large_bytes = large_bytes > l->large_bytes ? large_bytes : l->large_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_large = results[i].bytes >= large_bytes && bytes_before >= large_bytes;
+        if (i > 0 && is_large && results[i].last < results[i - 1].last) {
+            const char *name = l->problem->values[results[i].value].name;
+            uint32_t rest = node_add(l, name, 0, key_of(node, SLOT_REST));
+            UL_ASSERT(l->nodes[at].rest == UL_PLAN_NONE);
+            l->nodes[rest].run_of = node;
+            l->nodes[rest].run_once = false;
+            l->nodes[at].rest = rest;
+            l->exact = false; /* nobody has shown that it is */
+            at = rest;
+            bytes_before = 0;
+        }
+        bytes_before += results[i].bytes;
+        l->rest_of[results[i].value] = at;
+    }
+}
+
+/* Has each of a step's nodes take an equal share of the cost, and have room for all behind it. */
+static void results_share(struct linker *l, uint32_t node, const struct result *results,
+                          uint32_t count)
+{
+    uint32_t share = 1;
+    for (uint32_t v = l->nodes[node].rest; v != UL_PLAN_NONE; v = l->nodes[v].rest)
+        share++;
+    for (uint32_t v = l->nodes[node].rest; v != UL_PLAN_NONE; v = l->nodes[v].rest, share--) {
+        l->nodes[v].working_bytes = l->nodes[node].working_bytes;
+        UL_ASSERT(share > 1 && l->nodes[v].run_of == node);
+        l->nodes[v].cost = l->nodes[node].cost / share;
+        l->nodes[node].cost -= l->nodes[v].cost;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t v = node; v != l->rest_of[results[i].value]; v = l->nodes[v].rest)
+            l->nodes[v].working_bytes += results[i].bytes;
+}
+
+static void rests_make(struct linker *l)
+{
+    enum { LARGE_PART = 64 };
+    for (uint32_t v = 0; v < l->problem->value_count; v++) {
+        uint64_t bytes = moving_bytes(l, v);
+        l->large_bytes = bytes > l->large_bytes ? bytes : l->large_bytes;
+    }
+    l->large_bytes /= LARGE_PART;
+    l->rest_of = UL_NEW_ARRAY(l->scratch, uint32_t, l->problem->value_count);
+    memset(l->rest_of, 0xFF, l->problem->value_count * sizeof *l->rest_of);
+    for (uint32_t s = 0; l->form == UL_PROBLEM_GRAPH_REPEATABLE && s < l->problem->step_count;
+         s++) {
+        const struct ul_plan_step *step = &l->problem->steps[s];
+        uint32_t node = l->node_of[s];
+        struct result *results =
+            UL_NEW_ARRAY(l->scratch, struct result, cheapest(step)->substeps->write_count);
+        uint32_t count = results_list(l, step, node, results);
+        results_split(l, node, results, count);
+        results_share(l, node, results, count);
+    }
+}
+
+/* The node that makes what this one holds. */
+static uint32_t maker_of(const struct linker *l, uint32_t node)
+{
+    return l->nodes[node].run_of == UL_PLAN_NONE ? node : l->nodes[node].run_of;
+}
+
 static void holder_choose(struct linker *l, uint32_t value)
 {
     const struct ul_plan_value *at = &l->problem->values[value];
@@ -498,9 +642,10 @@ static void holder_choose(struct linker *l, uint32_t value)
     bool alone = first_writers(l, value) == 1;
     if (alone && (l->form == UL_PROBLEM_GRAPH_REPEATABLE || l->primary[first] == value ||
                   l->primary[first] == UL_PLAN_NONE)) {
-        l->exact = l->exact && l->nodes[first].size_bytes == 0; /* else they die together */
-        l->nodes[first].size_bytes += bytes;
-        l->holder[value] = first;
+        uint32_t holder = l->rest_of[value] == UL_PLAN_NONE ? first : l->rest_of[value];
+        l->exact = l->exact && l->nodes[holder].size_bytes == 0; /* else they die together */
+        l->nodes[holder].size_bytes += bytes;
+        l->holder[value] = holder;
     } else {
         l->holder[value] = node_add(l, at->name, bytes, key_of(first, SLOT_HOLD));
     }
@@ -564,6 +709,15 @@ static void repeats_forbid(struct linker *l, uint32_t value)
         l->nodes[l->touches[i].node].run_once = true;
 }
 
+/* A step reads what the node holds, and so do its rests; of its own values, those behind. */
+static void read_add(struct linker *l, uint32_t holder, uint32_t node)
+{
+    bool is_own = maker_of(l, holder) == node;
+    uint32_t first = !is_own ? node : l->nodes[holder].rest;
+    for (uint32_t v = first; v != UL_PLAN_NONE; v = l->nodes[v].rest)
+        edge_add(l, holder, v);
+}
+
 static void value_link(struct linker *l, uint32_t value)
 {
     const struct ul_plan_value *at = &l->problem->values[value];
@@ -574,7 +728,7 @@ static void value_link(struct linker *l, uint32_t value)
         repeats_forbid(l, value);
     if (holder != UL_PLAN_NONE) {
         for (uint32_t i = first; i < end; i++)
-            edge_add(l, holder, l->touches[i].node);
+            read_add(l, holder, l->touches[i].node);
         if (at->live_to_end)
             edge_add(l, holder, l->sections[last_section(l, value)].gate);
         /* A region that the value spans reads it, if it is made before. */
@@ -588,7 +742,8 @@ static void value_link(struct linker *l, uint32_t value)
         uint32_t middle = group_end(l, value, first);
         uint32_t last = middle < end ? group_end(l, value, middle) : middle;
         /* A reader comes after the only node that makes the value by reading it. */
-        if (middle - first > 1 || l->touches[first].node != holder)
+        if (middle - first > 1 || holder == UL_PLAN_NONE ||
+            l->touches[first].node != maker_of(l, holder))
             groups_order(l, first, middle, last);
         first = middle;
     }
@@ -603,7 +758,9 @@ static void orders_apply(struct linker *l)
         if (l->nodes[before].size_bytes > 0) {
             if (l->nodes[before].done == UL_PLAN_NONE) {
                 uint64_t key = l->nodes[before].key;
-                key = key == KEY_INPUT ? KEY_UNREAD : key - SLOT_STEP + SLOT_DONE;
+                key = key == KEY_INPUT
+                          ? KEY_UNREAD
+                          : key + (key % SLOT_COUNT == SLOT_STEP ? SLOT_DONE - SLOT_STEP : 1);
                 uint32_t done = node_add(l, "done", 0, key);
                 l->nodes[before].done = done;
                 edge_add(l, before, done);
@@ -898,6 +1055,18 @@ static void sections_link(struct linker *l)
     orders_apply(l);
 }
 
+/* A step and its rests are run again together. */
+static void rests_forbid(struct linker *l)
+{
+    for (uint32_t node = 0; node < l->step_nodes; node++) {
+        bool once = false;
+        for (uint32_t v = node; v != UL_PLAN_NONE; v = l->nodes[v].rest)
+            once = once || l->nodes[v].run_once;
+        for (uint32_t v = node; once && v != UL_PLAN_NONE; v = l->nodes[v].rest)
+            l->nodes[v].run_once = true;
+    }
+}
+
 static void edges_make(struct linker *l)
 {
     for (uint32_t v = 0; v < l->problem->value_count; v++)
@@ -916,6 +1085,7 @@ static void edges_make(struct linker *l)
             order_add(l, v, l->end);
     }
     orders_apply(l);
+    rests_forbid(l);
 }
 
 /* Everything comes after what is live from the start. */
@@ -998,7 +1168,8 @@ static void in_place_fill(struct linker *l)
     for (uint32_t i = 0; i < l->edge_count; i++) {
         uint32_t input = l->edges[i].before;
         uint32_t reader = l->edges[i].after;
-        if (l->nodes[input].done == reader)
+        if (l->nodes[input].done == reader || (l->nodes[reader].run_of != UL_PLAN_NONE &&
+                                               l->nodes[reader].run_of == maker_of(l, input)))
             continue; /* it runs directly after it */
         bool first = only_reader[input] == UL_PLAN_NONE || only_reader[input] == reader;
         only_reader[input] = first ? reader : l->node_count;
@@ -1126,6 +1297,11 @@ static void steps_list(const struct linker *l, struct ul_arena *arena, const uin
                        struct ul_problem_graph *out)
 {
     out->step_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)l->node_count + 1);
+    out->run_of = UL_NEW_ARRAY(arena, uint32_t, l->node_count);
+    for (uint32_t v = 0; v < l->node_count; v++) {
+        uint32_t node = l->nodes[v].run_of;
+        out->run_of[number[v]] = node == UL_PLAN_NONE ? UL_PLAN_NONE : number[node];
+    }
     const struct ul_problem_inside *inside = l->inside;
     uint32_t *next = UL_NEW_ARRAY(l->scratch, uint32_t, l->node_count);
     out->steps = UL_NEW_ARRAY(arena, uint32_t, inside->count);
@@ -1170,6 +1346,7 @@ void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *prob
     reuses_mark(&l);
     working_sum(&l);
     primaries_choose(&l);
+    rests_make(&l);
     l.holder = UL_NEW_ARRAY(&scratch, uint32_t, problem->value_count);
     for (uint32_t v = 0; v < problem->value_count; v++)
         holder_choose(&l, v);
@@ -1182,20 +1359,4 @@ void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *prob
     steps_list(&l, arena, number, out);
     out->exact = l.exact;
     ul_arena_done(&scratch);
-}
-
-uint32_t *ul_problem_graph_steps(struct ul_arena *arena, const struct ul_problem_graph *graph,
-                                 const uint32_t *nodes, uint32_t count, uint32_t *step_count)
-{
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < count; i++)
-        total += graph->step_first[nodes[i] + 1] - graph->step_first[nodes[i]];
-    UL_ASSERT(total <= UINT32_MAX);
-    uint32_t *steps = UL_NEW_ARRAY(arena, uint32_t, total);
-    *step_count = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t k = graph->step_first[nodes[i]]; k < graph->step_first[nodes[i] + 1]; k++)
-            steps[(*step_count)++] = graph->steps[k];
-    }
-    return steps;
 }

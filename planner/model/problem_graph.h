@@ -7,8 +7,7 @@
 #include "planner/model/problem.h"
 
 enum ul_problem_graph_form {
-    UL_PROBLEM_GRAPH_REPEATABLE, /* a step's values are one: they are recomputed together, or not at
-                                    all */
+    UL_PROBLEM_GRAPH_REPEATABLE, /* steps may run again, which makes all their values again */
     UL_PROBLEM_GRAPH_SEPARATE    /* each value dies by itself; for orders without repeats */
 };
 /* A problem as an abstract graph; its `order` is the file order, and ids ascend with it. A valid
@@ -18,6 +17,8 @@ struct ul_problem_graph {
     struct ul_solve_graph graph;
     uint32_t *step_first; /* by node: its runs of steps, node_count + 1 entries; some have none */
     uint32_t *steps;
+    uint32_t *run_of; /* by node that only holds one more value of a step: that step's node, else
+                         UL_PLAN_NONE. Elsewhere than behind that node, it is a run of the step */
     bool exact; /* no order of the steps (REPEATABLE: without repeats) has a smaller live sum than
                    all orders of the nodes */
 };
@@ -33,6 +34,11 @@ uint32_t *ul_problem_graph_trees(struct ul_arena *arena, const struct ul_problem
 void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *problem,
                            uint64_t alignment_bytes, enum ul_problem_graph_form form,
                            const struct ul_problem_inside *inside, struct ul_problem_graph *out);
+/* problem_runs.c */
+
+/* The sequence of nodes with rests behind their steps, as far as it stays within the budget so. */
+uint32_t *ul_problem_graph_join_runs(struct ul_arena *arena, const struct ul_problem_graph *graph,
+                                     uint64_t budget_bytes, const uint32_t *nodes, uint32_t *count);
 /* The steps of a sequence of nodes, with repeats. */
 uint32_t *ul_problem_graph_steps(struct ul_arena *arena, const struct ul_problem_graph *graph,
                                  const uint32_t *nodes, uint32_t count, uint32_t *step_count);

@@ -400,7 +400,8 @@ static void visit_step(struct lister *l)
     } else if (top->at < g->user_first[top->node + 1]) {
         uint32_t user = g->users[top->at++];
         bool is_step = l->graph->step_first[user] < l->graph->step_first[user + 1];
-        if (--l->waits[user] == 0 && !is_step && g->size_bytes[user] == 0)
+        bool is_rest = l->graph->run_of[user] != UL_PLAN_NONE;
+        if (--l->waits[user] == 0 && (is_rest || (!is_step && g->size_bytes[user] == 0)))
             visit_push(l, user);
     } else {
         l->depth--;
@@ -408,7 +409,7 @@ static void visit_step(struct lister *l)
 }
 
 /* Runs a node, after the inputs that have not run (a hold, the start); then at once the nodes that
- * are not steps, have no bytes, and became ready. */
+ * became ready and are a part of its run, or are not steps and have no bytes. */
 static void node_list(struct lister *l, uint32_t node)
 {
     visit_push(l, node);
@@ -455,7 +456,7 @@ static struct ul_problem problem_fix(struct climb *c, const uint32_t *alternativ
     return fixed;
 }
 
-/* A node is forward if all of its steps are. */
+/* A node is forward if all of its steps are, or those of the run that it is a part of. */
 static void forward_mark(struct climb *c, struct choice *choice)
 {
     const struct ul_problem_graph *graph = &choice->graph;
@@ -465,6 +466,8 @@ static void forward_mark(struct climb *c, struct choice *choice)
         choice->is_forward[v] = true;
         for (uint32_t i = graph->step_first[v]; i < graph->step_first[v + 1]; i++)
             choice->is_forward[v] = choice->is_forward[v] && c->is_forward[graph->steps[i]];
+        if (graph->run_of[v] != UL_PLAN_NONE) /* which comes before it in file order */
+            choice->is_forward[v] = choice->is_forward[graph->run_of[v]];
     }
 }
 
@@ -604,6 +607,16 @@ static void programs_charge(struct climb *c, const struct ul_remat *remat)
         remat->programs_work < c->programs_work ? remat->programs_work : c->programs_work;
 }
 
+/* The steps of what a method found. */
+static uint32_t *found_steps(struct ul_arena *arena, const struct choice *choice,
+                             const struct ul_remat *found, uint32_t *count)
+{
+    uint32_t node_count = found->count;
+    const uint32_t *nodes = ul_problem_graph_join_runs(arena, &choice->graph, found->budget_bytes,
+                                                       found->sequence, &node_count);
+    return ul_problem_graph_steps(arena, &choice->graph, nodes, node_count, count);
+}
+
 /* Offers what a method found, if anything; sets its peak, or UINT64_MAX. */
 static enum ul_status found_offer(struct climb *c, struct ul_arena *scratch,
                                   const struct choice *choice, const struct ul_remat *found,
@@ -616,8 +629,7 @@ static enum ul_status found_offer(struct climb *c, struct ul_arena *scratch,
         return UL_OK;
     bool valid = ul_solve_replay(found->graph, found->sequence, found->count, peak_bytes, &cost);
     UL_ASSERT(valid && *peak_bytes <= found->budget_bytes);
-    uint32_t *steps =
-        ul_problem_graph_steps(scratch, &choice->graph, found->sequence, found->count, &count);
+    uint32_t *steps = found_steps(scratch, choice, found, &count);
     return sequence_offer(c, steps, count, choice, found);
 }
 
@@ -763,7 +775,7 @@ static uint32_t *part_search(struct climb *c, struct ul_arena *scratch, const st
     const struct ul_remat *found = cheaper.cost < remat.cost ? &cheaper : &remat;
     if (found->cost == UINT64_MAX)
         return NULL;
-    return ul_problem_graph_steps(scratch, &choice->graph, found->sequence, found->count, count);
+    return found_steps(scratch, choice, found, count);
 }
 
 /* Lets each tree whose steps do not fit into its limit run them in another way, if one is found.
@@ -1514,6 +1526,9 @@ static const bool *keep_mark(struct climb *c, const struct choice *choice)
     for (uint32_t v = 0; v < graph->graph.node_count; v++)
         for (uint32_t i = graph->step_first[v]; i < graph->step_first[v + 1]; i++)
             is_kept[v] = is_kept[v] || c->options.kept->is_kept[graph->steps[i]];
+    for (uint32_t v = 0; v < graph->graph.node_count; v++)
+        if (graph->run_of[v] != UL_PLAN_NONE)
+            is_kept[v] = is_kept[graph->run_of[v]];
     return is_kept;
 }
 

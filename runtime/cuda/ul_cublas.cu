@@ -24,11 +24,17 @@
  * before the product. Where there is no algorithm, a kernel of the program updates the plain
  * product.
  *
+ * A GELU by tanh may leave what it is of as well: D is the GELU, and a matrix in the layout and of
+ * the type of D beside it what GELU_AUX made that from, before either is rounded. Where there is no
+ * algorithm, D is the plain product, and a kernel that the call enqueues forms the GELU from it.
+ *
  * Sums of f32 are in f32 with all bits, unless the call allows TF32; f16 and bf16 are summed in
  * f32, i8 in i32, where alpha is 1 and beta 0. Algorithms that add parts of a sum in place of the
  * result are left out: they round each to the result's type, and one part has to wait for another.
  */
 #include "ul_cuda_library.h"
+#include "ul_scalar.h"
+#include "ul_small_float.h"
 
 #include <cublasLt.h>
 
@@ -70,10 +76,12 @@ struct product {
     uint64_t workspace_bytes;
     bool has_bias;                 /* or sums in its place */
     enum ul_call_slopes slopes_of; /* their matrix is in the place of a bias */
-    bool does_more;                /* sums or slopes, by the epilogue that is set */
+    bool keeps;                    /* what the GELU is of, by the epilogue that is set */
+    bool does_more;                /* that, sums or slopes, likewise */
     bool asks_for_more;            /* algorithms are found for that epilogue */
     bool has_integers;
-    const void *told_bias; /* an address that is no better aligned than the bias will be */
+    const void *told_bias; /* an address that is no better aligned than the bias will be, nor
+                              what lies beside the result */
 };
 
 struct handle {
@@ -192,7 +200,12 @@ static bool make_layout(const struct handle *handle, const struct ul_call_tensor
 static cublasLtEpilogue_t epilogue_of(const struct ul_call *call, bool does_more)
 {
     struct ul_cuda_posts posts;
-    bool has_bias = call->bias.rank > 0 && !ul_call_may_do_more(call);
+    bool has_bias = call->bias.rank > 0 && call->sums_of == UL_SUMS_OF_NONE &&
+                    call->slopes_of == UL_SLOPES_OF_NONE;
+    if (ul_call_kept(call) != NULL && does_more)
+        return has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    if (ul_call_kept(call) != NULL)
+        return has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     if (does_more && call->slopes_of != UL_SLOPES_OF_NONE)
         return call->slopes_of == UL_SLOPES_OF_GELU ? CUBLASLT_EPILOGUE_DGELU
                                                     : CUBLASLT_EPILOGUE_DRELU;
@@ -218,22 +231,25 @@ static bool set(const struct handle *handle, struct product *product,
            CUBLAS_STATUS_SUCCESS;
 }
 
-/* How far apart columns of slopes are: in elements of the result's type, or in bits. */
-static int64_t slopes_apart(const struct ul_call *call, enum ul_call_slopes slopes_of)
+/* How far apart columns of the matrix beside D are: in elements of the result's type, or in bits.
+ */
+static int64_t columns_beside(const struct ul_call *call, const struct product *product)
 {
     const int64_t byte_bits = 8;
-    return slopes_of == UL_SLOPES_OF_GELU ? call->bias.strides[0]
+    enum ul_call_slopes slopes_of = product->slopes_of;
+    return product->keeps                   ? ul_call_kept(call)->strides[0]
+           : slopes_of == UL_SLOPES_OF_GELU ? call->bias.strides[0]
            : slopes_of == UL_SLOPES_OF_RELU
                ? byte_bits * (int64_t)ul_call_mask_row_bytes(call->dst.dims[1])
                : 0;
 }
 
-/* The matrix of slopes has the result's type unless another one is set; without slopes the
- * description is as new. */
-static bool set_slopes(const struct handle *handle, const struct ul_call *call,
+/* The matrix beside D has the result's type unless another one is set; without it the description
+ * is as new. */
+static bool set_beside(const struct handle *handle, const struct ul_call *call,
                        struct product *product)
 {
-    int64_t columns_apart = slopes_apart(call, product->slopes_of);
+    int64_t columns_apart = columns_beside(call, product);
     const void *nowhere = NULL;
     return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &columns_apart,
                sizeof columns_apart) &&
@@ -241,18 +257,21 @@ static bool set_slopes(const struct handle *handle, const struct ul_call *call,
                sizeof nowhere);
 }
 
-/* Sets the epilogue: with sums of a factor or slopes, where the call may have them, or without. */
+/* Sets the epilogue: with sums of a factor, slopes or what a GELU is of, where the call may have
+ * them, or without. */
 static bool set_epilogue(const struct handle *handle, const struct ul_call *call,
                          struct product *product, bool does_more)
 {
     cublasLtEpilogue_t epilogue = epilogue_of(call, does_more);
     cudaDataType bias_type = type_of(&call->bias);
+    bool has_beside = call->slopes_of != UL_SLOPES_OF_NONE || ul_call_kept(call) != NULL;
     product->does_more = does_more;
+    product->keeps = does_more && ul_call_kept(call) != NULL;
     product->slopes_of = does_more ? call->slopes_of : UL_SLOPES_OF_NONE;
     product->has_bias = call->bias.rank > 0 && call->slopes_of == UL_SLOPES_OF_NONE &&
                         (call->sums_of == UL_SUMS_OF_NONE || does_more);
     return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
-           (call->slopes_of == UL_SLOPES_OF_NONE || set_slopes(handle, call, product)) &&
+           (!has_beside || set_beside(handle, call, product)) &&
            (!product->has_bias || set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
                                       &bias_type, sizeof bias_type));
 }
@@ -301,13 +320,17 @@ static int describe_call(void *opaque, uint32_t index, const struct ul_call *cal
     return describe_product(handle, call, product);
 }
 
-/* Sets the bias, or the matrix of slopes. */
-static bool set_bias(const struct handle *handle, struct product *product, const void *bias)
+/* Sets the bias and what a GELU is of, or the matrix of slopes. */
+static bool set_bias(const struct handle *handle, struct product *product, const void *bias,
+                     const void *kept)
 {
-    if (product->slopes_of != UL_SLOPES_OF_NONE)
-        return set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &bias, sizeof bias);
-    return !product->has_bias ||
-           set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    const void *beside = product->keeps ? kept : bias;
+    bool has_slopes = product->slopes_of != UL_SLOPES_OF_NONE;
+    return ((!has_slopes && !product->keeps) ||
+            set(handle, product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &beside,
+                sizeof beside)) &&
+           (!product->has_bias ||
+            set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
 }
 
 /* ---- running ---- */
@@ -362,6 +385,36 @@ static void put_mask(const struct ul_cuda_step *at, const struct ul_call *call, 
               (const uint16_t *)from, mask, call->dst.dims[1], row_bytes, count, infinity);
 }
 
+static __device__ float gelu(float x)
+{
+    const float scale = 0.7978845608028654f, cubic = 0.044715f;
+    return 0.5f * x * (1 + ul_tanh_f32(scale * (x + cubic * x * x * x)));
+}
+
+static __global__ void make_gelus(const uint16_t *from, uint16_t *to, bool is_half, int64_t count,
+                                  struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+        float y = gelu(is_half ? ul_f16_to_f32(from[i]) : ul_bf16_to_f32(from[i]));
+        to[i] = is_half ? ul_f32_to_f16(y) : ul_f32_to_bf16(y);
+    }
+}
+
+/* Makes the GELU of the product, behind the library's kernel. */
+static void put_gelu(const struct ul_cuda_step *at, const struct ul_call *call, const void *from,
+                     void *to)
+{
+    enum { THREADS = 256 };
+    const int64_t max_blocks = 4096;
+    int64_t count = call->dst.dims[0] * call->dst.dims[1];
+    int64_t blocks = (count + THREADS - 1) / THREADS;
+    at->run->is_behind = 0;
+    UL_LAUNCH(make_gelus, blocks < max_blocks ? blocks : max_blocks, THREADS, at,
+              (const uint16_t *)from, (uint16_t *)to, call->dst.type == UL_CALL_F16, count);
+}
+
 static int enqueue(void *opaque, uint32_t index, const void *const *args, unsigned char *scratch,
                    const struct ul_cuda_step *at)
 {
@@ -369,7 +422,8 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
     const struct ul_call *call = &handle->calls.calls[index];
     struct product *product = &handle->products[index];
     unsigned char *front = ul_cuda_workspace(scratch);
-    void *dst = (void *)args[3];
+    bool makes_gelu = ul_call_kept(call) != NULL && !product->keeps;
+    void *dst = (void *)args[makes_gelu ? 4 : 3];
     bool adds = product->beta != 0 && args[4] != NULL;
     const void *residual = adds ? args[4] : dst;
     const float none = 0;
@@ -379,12 +433,15 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
     bool is_masked = product->slopes_of == UL_SLOPES_OF_RELU;
     if (is_masked)
         put_mask(at, call, args[2], front);
-    if (!set_bias(handle, product, is_masked ? front : args[2]))
+    if (!set_bias(handle, product, is_masked ? front : args[2], args[4]) ||
+        handle->lt.Matmul(handle->cublas, product->operation, alpha, args[1], product->a, args[0],
+                          product->b, beta, residual, product->d, dst, product->d,
+                          &product->algorithm, front + ul_call_front_bytes(call),
+                          product->workspace_bytes, at->run->stream) != CUBLAS_STATUS_SUCCESS)
         return 0;
-    return handle->lt.Matmul(handle->cublas, product->operation, alpha, args[1], product->a,
-                             args[0], product->b, beta, residual, product->d, dst, product->d,
-                             &product->algorithm, front + ul_call_front_bytes(call),
-                             product->workspace_bytes, at->run->stream) == CUBLAS_STATUS_SUCCESS;
+    if (makes_gelu)
+        put_gelu(at, call, dst, (void *)args[3]);
+    return 1;
 }
 
 /* ---- choosing ---- */
@@ -437,7 +494,7 @@ static int find(void *opaque, uint32_t index, const struct ul_call *call,
     cublasLtMatmulPreference_t preference = NULL;
     int count = 0, kept = 0;
     if (!set_epilogue(handle, call, product, product->asks_for_more) ||
-        !set_bias(handle, product, product->told_bias) ||
+        !set_bias(handle, product, product->told_bias, product->told_bias) ||
         !make_preference(handle, call, &preference) ||
         handle->lt.MatmulAlgoGetHeuristic(
             handle->cublas, product->operation, product->a, product->b, product->d, product->d,
@@ -479,7 +536,7 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
     memcpy(&algorithm, choice->bytes, sizeof algorithm);
     /* The description holds the address by which alignment is judged; it may still be another
      * call's, or none. */
-    if (!set_bias(handle, product, product->told_bias) ||
+    if (!set_bias(handle, product, product->told_bias, product->told_bias) ||
         handle->lt.MatmulAlgoCheck(handle->cublas, product->operation, product->a, product->b,
                                    product->d, product->d, &algorithm,
                                    &result) != CUBLAS_STATUS_SUCCESS ||
@@ -507,6 +564,7 @@ static void tell(const void *opaque, uint32_t index, char name[UL_CUDA_NAME_BYTE
     (void)snprintf(name, UL_CUDA_NAME_BYTES, "cublaslt algorithm %d, split %d%s", (int)id,
                    (int)split,
                    !product->does_more                       ? ""
+                   : product->keeps                          ? ", both"
                    : product->slopes_of != UL_SLOPES_OF_NONE ? ", slopes"
                                                              : ", sums");
 }

@@ -95,6 +95,8 @@ static void list_tensors(const struct ul_call *call,
     tensors[DST] = &call->dst;
     if (posts.adds)
         tensors[RESIDUAL] = &call->dst; /* it is laid out like the result */
+    if (call->kind == UL_CALL_MATMUL && ul_call_kept(call) != NULL)
+        tensors[RESIDUAL] = ul_call_kept(call); /* such a call has no residual */
     if (call->kind != UL_CALL_ATTENTION && call->kind != UL_CALL_ATTENTION_GRADIENT)
         return;
     tensors[UL_CALL_ARG_VALUES] = &call->attention.values;

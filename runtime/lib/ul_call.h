@@ -125,7 +125,8 @@ struct ul_post {
     enum ul_post_kind kind;
     float alpha, beta;            /* UL_POST_SUM after a product of integers: alpha * (what was
                                      in dst - beta) */
-    struct ul_call_tensor tensor; /* from UL_POST_ADD on */
+    struct ul_call_tensor tensor; /* from UL_POST_ADD on; of UL_POST_GELU_TANH, where its rank is
+                                     not 0: what the GELU is of, which the call writes too */
 };
 
 /* Weights of a few bits, as UL_CALL_NBITS reads them: integers, from which a zero point is
@@ -458,17 +459,27 @@ static inline uint64_t ul_call_workspace_bytes(const struct ul_call *call)
     return call->scratch_bytes > taken ? call->scratch_bytes - taken : 0;
 }
 
-/* Whether a kernel after the call does what the library did not. */
+/* What the GELU at the end of a product is of, where that is another result, the argument behind
+ * dst; or NULL. */
+static inline const struct ul_call_tensor *ul_call_kept(const struct ul_call *call)
+{
+    const struct ul_post *last = call->posts + call->post_count - (call->post_count > 0);
+    return last->kind == UL_POST_GELU_TANH && last->tensor.rank > 0 ? &last->tensor : NULL;
+}
+
+/* Whether a kernel does what the library may not do. */
 static inline int ul_call_may_do_more(const struct ul_call *call)
 {
-    return call->sums_of != UL_SUMS_OF_NONE || call->slopes_of != UL_SLOPES_OF_NONE;
+    return call->sums_of != UL_SUMS_OF_NONE || call->slopes_of != UL_SLOPES_OF_NONE ||
+           ul_call_kept(call) != NULL;
 }
 
 /* Whether the call of a device's library writes that argument. */
 static inline int ul_call_writes(const struct ul_call *call, uint32_t argument)
 {
-    const uint32_t bias = 2, dst = 3;
-    return argument == dst || (call->sums_of != UL_SUMS_OF_NONE && argument == bias) ||
+    const uint32_t bias = 2, dst = 3, kept = 4;
+    return argument == dst || (ul_call_kept(call) != NULL && argument == kept) ||
+           (call->sums_of != UL_SUMS_OF_NONE && argument == bias) ||
            (call->kind == UL_CALL_ATTENTION && argument == UL_CALL_ARG_NORMS) ||
            (call->kind == UL_CALL_ATTENTION_GRADIENT &&
             (argument == UL_CALL_ARG_KEY_GRADIENT || argument == UL_CALL_ARG_VALUE_GRADIENT));

@@ -96,6 +96,21 @@ struct ul_call make_slopes(uint32_t n)
     return call;
 }
 
+/* A GELU beside what it is of, number `n` of GELUS: types, with a bias or without. */
+enum { GELUS = 4 };
+struct ul_call make_gelu(uint32_t n)
+{
+    struct ul_call call = make_slopes(n % 2);
+    memset(&call.bias, 0, sizeof call.bias);
+    call.slopes_of = UL_SLOPES_OF_NONE;
+    if (n / 2 != 0)
+        call.bias = matrix(call.dst.type, 0, 1, 48, false);
+    call.post_count = 1;
+    call.posts[0].kind = UL_POST_GELU_TANH;
+    call.posts[0].tensor = call.dst;
+    return call;
+}
+
 /* Sums of integers. */
 struct ul_call make_sums()
 {
@@ -116,7 +131,8 @@ bool is_taken(const struct handle *handle, const struct ul_call *call)
     const void *bias = (const void *)(uintptr_t)(4096 + call->align_bytes);
     cublasLtMatmulPreference_t preference = NULL;
     memset(&product, 0, sizeof product);
-    bool good = describe_product(handle, call, &product) && set_bias(handle, &product, bias) &&
+    bool good = describe_product(handle, call, &product) &&
+                set_bias(handle, &product, bias, bias) &&
                 make_preference(handle, call, &preference) &&
                 (!ul_call_may_do_more(call) || set_epilogue(handle, call, &product, false));
     if (preference != NULL)
@@ -149,7 +165,7 @@ bool is_told(const struct handle *handle)
 
 int main()
 {
-    enum { PLAIN = 1280, CALLS = PLAIN + FACTOR_SUMS + SLOPES + 1 };
+    enum { PLAIN = 1280, MORE = PLAIN + FACTOR_SUMS, CALLS = MORE + SLOPES + GELUS + 1 };
     struct handle handle;
     int failed = 0;
     memset(&handle, 0, sizeof handle);
@@ -158,10 +174,11 @@ int main()
         return handle.loaded == NULL ? 77 : 1;
     }
     for (uint32_t n = 0; n < CALLS; n++) {
-        struct ul_call call = n < PLAIN                 ? make_call(n)
-                              : n < PLAIN + FACTOR_SUMS ? make_factor_sums(n - PLAIN)
-                              : n + 1 < CALLS           ? make_slopes(n - PLAIN - FACTOR_SUMS)
-                                                        : make_sums();
+        struct ul_call call = n < PLAIN           ? make_call(n)
+                              : n < MORE          ? make_factor_sums(n - PLAIN)
+                              : n < MORE + SLOPES ? make_slopes(n - MORE)
+                              : n + 1 < CALLS     ? make_gelu(n - MORE - SLOPES)
+                                                  : make_sums();
         if (is_taken(&handle, &call))
             continue;
         printf("FAIL product %u: cuBLASLt does not take its descriptors\n", n);

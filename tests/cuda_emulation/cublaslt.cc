@@ -9,7 +9,8 @@
  *
  * With UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered, and with UL_EMULATE_NO_SUMS
  * no sums of a factor along k (BGRADA, BGRADB). These come beside one product of floats alone, with
- * nothing after it, in the type of D. With UL_EMULATE_NO_SLOPES there are none of an activation.
+ * nothing after it, in the type of D. With UL_EMULATE_NO_SLOPES there are none of an activation,
+ * and nothing is kept of what a GELU is of (GELU_AUX), which is a matrix like that of DGELU.
  * They come after one product of 16 bits. Those of a GELU (DGELU) come from a matrix of the type
  * of D with at least as many rows, its columns at multiples of 8 elements; those of a ReLU (DRELU)
  * from bits, columns at multiples of 128, the first of eight the lowest of a byte, or with
@@ -100,20 +101,33 @@ bool has_mask(const struct ul_emulate_operation *operation)
     return operation->epilogue == CUBLASLT_EPILOGUE_DRELU;
 }
 
+/* What a GELU is of is stored beside it. */
+bool keeps(const struct ul_emulate_operation *operation)
+{
+    return (operation->epilogue | CUBLASLT_EPILOGUE_BIAS) == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
 bool has_slopes(const struct ul_emulate_operation *operation)
 {
     return operation->epilogue == CUBLASLT_EPILOGUE_DGELU || has_mask(operation);
 }
 
-/* What the epilogue has the address of: a bias, sums or slopes; at most one of them. */
-bool has_beside(const struct ul_emulate_operation *operation)
+/* Whether there is a matrix beside D: slopes, or what a GELU is of. */
+bool has_aux(const struct ul_emulate_operation *operation)
 {
-    return has_bias(operation) || has_sums(operation) || has_slopes(operation);
+    return has_slopes(operation) || keeps(operation);
 }
 
-const void *beside_of(const struct ul_emulate_operation *operation)
+bool has_vector(const struct ul_emulate_operation *operation)
 {
-    return has_slopes(operation) ? operation->aux : operation->bias;
+    return has_bias(operation) || has_sums(operation);
+}
+
+/* Whether all that the epilogue has the address of is somewhere. */
+bool has_beside(const struct ul_emulate_operation *operation)
+{
+    return (!has_vector(operation) || operation->bias != NULL) &&
+           (!has_aux(operation) || operation->aux != NULL);
 }
 
 /* ---- descriptions ---- */
@@ -156,7 +170,7 @@ bool serves_integers(const struct ul_emulate_operation *operation,
            operation->epilogue == CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-bool serves_slopes(const struct ul_emulate_operation *operation, const struct ul_emulate_layout *d)
+bool serves_aux(const struct ul_emulate_operation *operation, const struct ul_emulate_layout *d)
 {
     enum { STEP = 8, BITS_STEP = 128, ALIGN_BYTES = 16 };
     return d->batch_count == 1 && !has_integers(operation) && d->type != CUDA_R_32F &&
@@ -192,9 +206,9 @@ bool is_served(const struct ul_emulate_operation *operation, const struct ul_emu
                 operation->bias_type == d->type;
     bool sums = !has_sums(operation) || (sides->batch == 1 && !has_integers(operation) &&
                                          getenv("UL_EMULATE_NO_SUMS") == NULL);
-    bool slopes = !has_slopes(operation) || serves_slopes(operation, d);
-    return types && served && same && batches && apart && lies_as_result && bias && sums &&
-           slopes && (!tf32 || a->type == CUDA_R_32F);
+    bool aux = !has_aux(operation) || serves_aux(operation, d);
+    return types && served && same && batches && apart && lies_as_result && bias && sums && aux &&
+           (!tf32 || a->type == CUDA_R_32F);
 }
 
 uint64_t description(const struct ul_emulate_operation *operation,
@@ -204,7 +218,7 @@ uint64_t description(const struct ul_emulate_operation *operation,
     uint64_t hash = mix(mix(14695981039346656037u, (uint64_t)operation->compute),
                         (uint64_t)operation->transposed_a);
     hash = mix(mix(hash, (uint64_t)operation->transposed_b), (uint64_t)operation->epilogue);
-    hash = mix(hash, has_slopes(operation) ? (uint64_t)operation->aux_ld : 0);
+    hash = mix(hash, has_aux(operation) ? (uint64_t)operation->aux_ld : 0);
     return mix_layout(mix_layout(mix_layout(hash, a), b), d);
 }
 
@@ -269,6 +283,8 @@ void finish(const struct job &job, int64_t batch, int64_t i, int64_t j, float su
         x = is_masked(&job.operation, i + j * job.operation.aux_ld) ? x : 0;
     else if (has_slopes(&job.operation))
         x *= slope(element_get(job.operation.aux, type, i + j * job.operation.aux_ld));
+    else if (keeps(&job.operation))
+        element_put((void *)job.operation.aux, type, i + j * job.operation.aux_ld, x);
     element_put(job.d_bytes, type, at, activate(job.operation.epilogue, x));
 }
 
@@ -372,6 +388,13 @@ uint64_t align_of(const void *address)
     return bits & (~bits + 1);
 }
 
+/* The same of all that the epilogue has the address of. */
+uint64_t align_beside(const struct ul_emulate_operation *operation)
+{
+    return std::min(align_of(has_vector(operation) ? operation->bias : NULL),
+                    align_of(has_aux(operation) ? operation->aux : NULL));
+}
+
 void need_aligned(const struct extent &extent, uint64_t align_bytes)
 {
     if (extent.size_bytes > 0 && (uintptr_t)extent.begin % align_bytes != 0)
@@ -395,10 +418,11 @@ void check_memory(const struct job &job, const struct algorithm *algorithm)
     struct extent sums = bias;
     struct ul_emulate_layout aux = job.d;
     aux.ld = job.operation.aux_ld;
-    struct extent slopes = extent_of("slopes", &aux, job.operation.aux);
+    struct extent slopes = extent_of("slopes", &aux, job.operation.aux), kept = slopes;
     if (has_mask(&job.operation))
         slopes.size_bytes = (size_t)(job.d.columns * (uint64_t)job.operation.aux_ld / 8);
     sums.name = "sums";
+    kept.name = "what the GELU is of";
     if (job.beta == 0)
         c.size_bytes = 0;
     if (!has_bias(&job.operation))
@@ -407,11 +431,16 @@ void check_memory(const struct job &job, const struct algorithm *algorithm)
         sums.size_bytes = 0;
     if (!has_slopes(&job.operation))
         slopes.size_bytes = 0;
+    if (!keeps(&job.operation))
+        kept.size_bytes = 0;
     need_memory("cublasLtMatmul", {a, b, bias, slopes}, c, d, workspace);
     ul_emulate_count_operand(sums.begin, sums.size_bytes, true);
-    for (const struct extent &other : {a, b, c, d, workspace})
-        need_extent("cublasLtMatmul", sums, other);
-    need_aligned(sums, algorithm->bias_align_bytes);
+    ul_emulate_count_operand(kept.begin, kept.size_bytes, true);
+    for (const struct extent &result : {sums, kept}) {
+        for (const struct extent &other : {a, b, bias, c, d, workspace})
+            need_extent("cublasLtMatmul", result, other);
+        need_aligned(result, algorithm->bias_align_bytes);
+    }
     for (const struct extent &extent : {a, b, c, d})
         need_aligned(extent, algorithm->align_bytes);
     need_aligned(bias, algorithm->bias_align_bytes);
@@ -572,7 +601,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     if (has_integers(operation) && align < 4)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     uint64_t part = (uint64_t)(sides.m * sides.n * sides.batch) * sizeof(float);
-    uint64_t bias = align_of(beside_of(operation));
+    uint64_t bias = align_beside(operation);
     const struct algorithm offers[] = {
         {1, CUBLASLT_REDUCTION_SCHEME_INPLACE, 0, align, bias, 0, {0}},
         {splits, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, splits * part, align, bias, 0, {0}},
@@ -604,8 +633,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
         words.splits == 0 || words.description != description(operation, a, b, d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     /* A bias lies as the description says; where it has none, nowhere. So do sums and slopes. */
-    if (has_beside(operation) &&
-        (beside_of(operation) == NULL || align_of(beside_of(operation)) < words.bias_align_bytes))
+    if (!has_beside(operation) || align_beside(operation) < words.bias_align_bytes)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(result, 0, sizeof *result);
     result->algo = *algorithm;
@@ -647,8 +675,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     if (!handle_is_alive(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (alpha == NULL || beta == NULL || a == NULL || b == NULL || d == NULL ||
-        (has_beside(operation) && beside_of(operation) == NULL) ||
-        (words.workspace_bytes > 0 && workspace == NULL) ||
+        !has_beside(operation) || (words.workspace_bytes > 0 && workspace == NULL) ||
         words.workspace_bytes > workspace_bytes ||
         words.description != description(operation, a_layout, b_layout, d_layout))
         return CUBLAS_STATUS_INVALID_VALUE;

@@ -7,7 +7,8 @@ by the emulated cuBLASLt.
 
 Losses are those of target c: where the library has the slopes, where it has no algorithm that does
 (then the program launches a kernel for each, which those of a ReLU spare none of: bits of slopes are
-written by one), and where it runs no product at all. A plan counts the launches of the first. The
+written by one), and where it runs no product at all. A product that makes a GELU beside what that
+is of is such a call as well. A plan counts the launches of the first. The
 call writes the gradient where the product would lie. --guard finds nothing in any of the three;
 --pack none and the smallest budget have the same bits, and so has a program that is told the
 algorithms that --tune wrote. A library that reads bits in another order is noticed. GELU by erf,
@@ -63,6 +64,15 @@ def make_gemms(folder):
     add_layers(net, "x", (64, 128, 136))
     net.save(folder, [2 * BATCH, 64])
     return 2
+
+
+def make_kept(folder):
+    """The gradient of a large weight makes the GELU that it reads again, a part for each tile. So
+    the forward pass alone reads the first one, which its product makes beside what it is of."""
+    net = Net()
+    add_layers(net, "x", (64, 512, 1024))
+    net.save(folder, [2 * BATCH, 64])
+    return 3
 
 
 def make_rows(folder):
@@ -134,12 +144,12 @@ def make_large(folder, wide):
     net.save(folder, [1024, 16])
 
 
-def count_slopes(trainer, **environment):
-    """Calls that multiply by them."""
+def count_calls(trainer, word, **environment):
+    """Calls that do that more than a product."""
     file = trainer.program + ".json"
     run(trainer.program, "--bench", "--profile", "--random", "1", "--json", file, **environment)
     with open(file) as handle:
-        return json.dumps(json.load(handle)).count(", slopes")
+        return json.dumps(json.load(handle)).count(", " + word)
 
 
 def check_relus(ullage, folder, count, precision, quick):
@@ -148,7 +158,7 @@ def check_relus(ullage, folder, count, precision, quick):
     trainer, bits = check_losses(ullage, folder, words, 2e-2, NO_SLOPES, quick)
     check_launches(trainer, 0, 0, NO_SLOPES)
     for environment, wanted in (({}, count), (NO_SLOPES, 0), (TURNED, 0)):
-        found = count_slopes(trainer, **environment)
+        found = count_calls(trainer, "slopes", **environment)
         need(found == wanted and trainer.losses(**environment)[1] == bits,
              f"{precision}, {environment}: {found} calls with slopes of {wanted}, or other bits")
     if quick:
@@ -163,14 +173,17 @@ def check_large(ullage):
         with tempfile.TemporaryDirectory() as folder:
             make_large(folder, wide)
             trainer = Trainer(ullage, folder, *CUDA, "--precision", "bf16", *options)
-            need(count_slopes(trainer) == count, f"beside {wide}, {options}: not {count} calls with slopes")
+            need(count_calls(trainer, "slopes") == count, f"beside {wide}, {options}: not {count} calls with slopes")
             run(trainer.program, "--guard", "--random", "1")
 
 
-def check(ullage, folder, count, precision, quick):
+def check(ullage, folder, count, precision, quick, kept=0):
     words = ["--precision", precision]
     trainer, bits = check_losses(ullage, folder, words, 2e-2, NO_SLOPES, quick)
     check_launches(trainer, count, count, NO_SLOPES)
+    for environment, wanted in (({}, kept), (NO_SLOPES, 0)):
+        found = count_calls(trainer, "both", **environment)
+        need(found == wanted, f"{precision}: {found} calls of {wanted} keep what a GELU is of")
     apart = trainer.losses(**NO_SLOPES)[1]
     need(apart != bits, f"{precision}: slopes by calls round as kernels do: no call has them")
     if quick:
@@ -190,11 +203,11 @@ def main():
     ullage = os.path.abspath(sys.argv[1])
     os.environ.setdefault("NVCC", os.path.join(os.path.dirname(os.path.abspath(__file__)), "nvcc"))
     quick = "--quick" in sys.argv
-    for make in (make_gemms,) if quick else (make_gemms, make_rows):
+    for make in (make_gemms, make_kept) if quick else (make_gemms, make_kept, make_rows):
         with tempfile.TemporaryDirectory() as folder:
-            count = make(folder)
-            for precision in ("bf16",) if quick else ("bf16", "amp-fp16"):
-                check(ullage, folder, count, precision, quick)
+            count, is_kept = make(folder), make is make_kept
+            for precision in ("bf16",) if quick or is_kept else ("bf16", "amp-fp16"):
+                check(ullage, folder, count, precision, quick, kept=is_kept)
     with tempfile.TemporaryDirectory() as folder:
         count = make_relus(folder)
         for precision in ("bf16",) if quick else ("bf16", "amp-fp16"):
