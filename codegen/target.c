@@ -58,14 +58,14 @@ static const struct ul_target_compiler cc = {.option = "cc",
                                              .name = "the C compiler",
                                              .takes_march = true};
 static const char *const cudnn_files[] = {"libcudnn.so", "libcudnn.so.9", NULL};
-static const struct ul_target_beside cudnn = {.header = "cudnn.h", .libraries = cudnn_files};
+static const struct ul_target_companion cudnn = {.header = "cudnn.h", .libraries = cudnn_files};
 static const struct ul_target_compiler nvcc = {.option = "nvcc",
                                                .variable = "NVCC",
                                                .command = "nvcc",
                                                .fallback = "/usr/local/cuda/bin/nvcc",
                                                .name = "nvcc",
                                                .toolkit = "the CUDA Toolkit",
-                                               .beside = &cudnn};
+                                               .companion = &cudnn};
 
 static const char *const plain_rooms[] = {"lib", "host", NULL};
 static const char *const cpu_rooms[] = {"lib", "host", "cpu", NULL};

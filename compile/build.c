@@ -16,7 +16,7 @@ static enum ul_status build_base(struct ul_compile *compile, struct ul_program_o
         return UL_OK;
     UL_TRY(ul_compile_lay_out(compile, &compile->keep, graph, &none, &compile->diag));
     UL_TRY(ul_program_build(&compile->keep, graph, options, &base, &compile->diag));
-    options->base = base;
+    options->baseline = base;
     return UL_OK;
 }
 
@@ -27,20 +27,20 @@ static enum ul_status build_program(struct ul_compile *compile, struct ul_progra
     UL_TRY(build_base(compile, options));
     if (compile->options.splits.count > 0 || compile->options.inside.count > 0) {
         struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
-        struct ul_program *whole = NULL;
+        struct ul_program *unsplit = NULL;
         ul_graph_copy(graph, &compile->keep, &compile->graph);
-        UL_TRY(ul_program_build(&compile->keep, graph, options, &whole, &compile->diag));
+        UL_TRY(ul_program_build(&compile->keep, graph, options, &unsplit, &compile->diag));
         UL_TRY(ul_compile_move_inside(compile, &compile->graph, &compile->options.inside,
                                       &compile->diag));
         UL_TRY(
             ul_compile_split(compile, &compile->graph, &compile->options.splits, &compile->diag));
-        options->whole = whole;
-        if (options->base == NULL)
-            options->base = whole;
+        options->unsplit = unsplit;
+        if (options->baseline == NULL)
+            options->baseline = unsplit;
     }
     UL_TRY(ul_program_build(&compile->keep, &compile->graph, options, &compile->program,
                             &compile->diag));
-    ul_footprint_count_beside(compile->program, ul_compile_is_process(compile));
+    ul_footprint_count_overhead(compile->program, ul_compile_is_process(compile));
     return UL_OK;
 }
 

@@ -35,12 +35,12 @@ static inline bool ul_compile_is_process(const struct ul_compile *compile)
            compile->options.weights != UL_WEIGHTS_ROM;
 }
 /* The bytes outside a program's buffer that a budget counts. */
-static inline struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
-                                                      const struct ul_program *program)
+static inline struct ul_process_overhead ul_compile_overhead(const struct ul_compile *compile,
+                                                             const struct ul_program *program)
 {
     return compile->options.budget_of == UL_BUDGET_ARENA || program->options.bank_count > 0
-               ? (struct ul_plan_beside){.run_bytes = 0}
-               : ul_footprint_beside(program, ul_compile_is_process(compile));
+               ? (struct ul_process_overhead){.run_bytes = 0}
+               : ul_footprint_overhead(program, ul_compile_is_process(compile));
 }
 
 /* training.c: the settings of training from the options; UL_USAGE where they contradict each
@@ -85,7 +85,7 @@ enum ul_status ul_compile_move_inside(struct ul_compile *compile, struct ul_grap
                                       struct ul_diag *diag) UL_MUST_CHECK;
 /* Finds the nodes of the compile's graph for which that is possible. */
 void ul_compile_find_inside(struct ul_compile *compile, struct ul_arena *arena,
-                            struct ul_inside *found);
+                            struct ul_inside_sites *found);
 /* Lets chains of such a graph be computed in pieces. */
 enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *graph,
                                 const struct ul_texts *splits, struct ul_diag *diag) UL_MUST_CHECK;
@@ -119,9 +119,9 @@ enum ul_status ul_compile_read_profile(struct ul_compile *compile) UL_MUST_CHECK
 
 /* describe.c: the plan for reports; and steps and values of another program of the model. */
 void ul_compile_describe(struct ul_compile *compile);
-void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_graph *graph,
-                                 const struct ul_program *program, const struct ul_plan *plan,
-                                 struct ul_report_variant *variant);
+void ul_compile_describe_alternative(struct ul_compile *compile, const struct ul_graph *graph,
+                                     const struct ul_program *program, const struct ul_plan *plan,
+                                     struct ul_report_alternative *alternative);
 
 /* compiler.c: the program that the command runs, or NULL. */
 const char *ul_compile_command_path(struct ul_compile *compile);

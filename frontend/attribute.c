@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-const Onnx__AttributeProto *ul_attribute_resolve(const struct ul_builder *builder,
+const Onnx__AttributeProto *ul_attribute_resolve(const struct ul_model_builder *builder,
                                                  const Onnx__AttributeProto *attr)
 {
     if (attr->ref_attr_name == NULL || attr->ref_attr_name[0] == '\0')
@@ -46,7 +46,7 @@ static int type_of(const Onnx__AttributeProto *attr)
 static enum ul_status bad(const struct ul_old_node *node, const char *name, enum ul_status status,
                           const char *what)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     return ul_diag_set(builder->diag, status, "%s: attribute %s %s",
                        ul_builder_describe(builder, node->name, node->op),
                        ul_quote(builder->scratch, name), what);
@@ -116,7 +116,7 @@ static enum ul_status add_graph(struct ul_old_node *node, const char *name,
 static enum ul_status decode_one(struct ul_old_node *node, const char *name,
                                  const Onnx__AttributeProto *proto)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     struct ul_arena *arena = builder->graph->arena;
     struct ul_attr attr = {.name = ul_arena_copy_string(arena, name)};
     switch (type_of(proto)) {

@@ -20,8 +20,8 @@ ul_value_id ul_scope_find(const struct ul_scope *scope, const char *name)
     return UL_NONE;
 }
 
-enum ul_status ul_scope_bind(struct ul_builder *builder, struct ul_scope *scope, const char *name,
-                             ul_value_id value)
+enum ul_status ul_scope_bind(struct ul_model_builder *builder, struct ul_scope *scope,
+                             const char *name, ul_value_id value)
 {
     UL_ASSERT(name != NULL && value != UL_NONE);
     if (value < UL_SEQUENCE_FIRST && ul_gradient_is_by(builder, name))
@@ -32,12 +32,13 @@ enum ul_status ul_scope_bind(struct ul_builder *builder, struct ul_scope *scope,
                        ul_quote(builder->scratch, name));
 }
 
-const char *ul_builder_name(const struct ul_builder *builder, const char *name)
+const char *ul_builder_name(const struct ul_model_builder *builder, const char *name)
 {
     return ul_arena_printf(builder->graph->arena, "%s%s", builder->prefix, name);
 }
 
-const char *ul_builder_describe(const struct ul_builder *builder, const char *name, const char *op)
+const char *ul_builder_describe(const struct ul_model_builder *builder, const char *name,
+                                const char *op)
 {
     const char *full =
         ul_arena_printf(builder->scratch, "%s%s", builder->prefix, name == NULL ? "" : name);
@@ -46,7 +47,7 @@ const char *ul_builder_describe(const struct ul_builder *builder, const char *na
                            (int)strlen(quoted_op) - 2, quoted_op + 1);
 }
 
-void ul_builder_problem(struct ul_builder *builder, const char *domain, const char *op,
+void ul_builder_problem(struct ul_model_builder *builder, const char *domain, const char *op,
                         const char *node, const char *reason)
 {
     UL_ASSERT(domain != NULL && op != NULL && node != NULL && reason != NULL);
@@ -91,7 +92,7 @@ bool ul_proto_unknown(const ProtobufCMessage *message, uint32_t field, uint32_t 
     return false;
 }
 
-const char *ul_proto_entry(const struct ul_builder *builder, const ProtobufCMessage *message,
+const char *ul_proto_entry(const struct ul_model_builder *builder, const ProtobufCMessage *message,
                            uint32_t field, const char *key)
 {
     const unsigned char *data = NULL;
@@ -108,7 +109,7 @@ const char *ul_proto_entry(const struct ul_builder *builder, const ProtobufCMess
 
 /* The line of the author's source that made a node: the innermost frame of PyTorch's stack trace,
  * from the metadata (torch.export) or the doc string (the older exporter). */
-static const char *source_line(struct ul_builder *builder, const char *trace)
+static const char *source_line(struct ul_model_builder *builder, const char *trace)
 {
     enum { LONGEST = 240 };
     const char *line = trace;
@@ -122,7 +123,7 @@ static const char *source_line(struct ul_builder *builder, const char *trace)
     return ul_arena_printf(builder->graph->arena, "%.*s", (int)length, line);
 }
 
-static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto *proto)
+static const char *find_source(struct ul_model_builder *builder, const Onnx__NodeProto *proto)
 {
     const char *trace = ul_proto_entry(builder, &proto->base, UL_WIRE_NODE_METADATA, "stack_trace");
     if (trace != NULL)
@@ -133,7 +134,7 @@ static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto
 }
 
 /* Why a value that is used does not exist, or NULL; the text follows the value's name. */
-static const char *why_missing(const struct ul_builder *builder, ul_value_id value)
+static const char *why_missing(const struct ul_model_builder *builder, ul_value_id value)
 {
     UL_ASSERT(value != UL_NONE && value != UL_ABSENT);
     if (ul_sequence_is(value) || builder->graph->values[value].kind != UL_VALUE_DEAD)
@@ -146,7 +147,7 @@ static const char *why_missing(const struct ul_builder *builder, ul_value_id val
 
 static enum ul_status resolve_inputs(struct ul_old_node *node, const Onnx__NodeProto *proto)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     for (size_t i = 0; i < proto->n_input; i++) {
         const char *name = proto->input[i];
         if (name[0] == '\0')
@@ -170,7 +171,7 @@ static enum ul_status resolve_inputs(struct ul_old_node *node, const Onnx__NodeP
     return UL_OK;
 }
 
-static enum ul_status start_node(struct ul_builder *builder, const Onnx__NodeProto *proto,
+static enum ul_status start_node(struct ul_model_builder *builder, const Onnx__NodeProto *proto,
                                  struct ul_old_node *node)
 {
     memset(node, 0, sizeof *node);
@@ -238,7 +239,7 @@ static enum ul_status constant_value(struct ul_old_node *node, const struct ul_t
     return UL_OK;
 }
 
-static void count_weight(struct ul_builder *builder, const struct ul_tensor *tensor)
+static void count_weight(struct ul_model_builder *builder, const struct ul_tensor *tensor)
 {
     builder->model->weight_count++;
     builder->model->weight_bytes += ul_type_bytes(&tensor->type);
@@ -274,7 +275,7 @@ static enum ul_status build_constant(struct ul_old_node *node, bool *done)
 static enum ul_status bind_results(struct ul_old_node *node, struct ul_scope *scope)
 {
     UL_ASSERT(node->output_count <= node->declared_count);
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     for (uint32_t i = 0; i < node->output_count; i++) {
         if (node->outputs[i][0] == '\0')
             continue;
@@ -286,18 +287,18 @@ static enum ul_status bind_results(struct ul_old_node *node, struct ul_scope *sc
     return UL_OK;
 }
 
-uint64_t ul_builder_used_bytes(const struct ul_builder *builder)
+uint64_t ul_builder_used_bytes(const struct ul_model_builder *builder)
 {
     return builder->graph->arena->used_bytes + builder->scratch->used_bytes;
 }
 
-uint64_t ul_builder_inlined_bytes(const struct ul_builder *builder)
+uint64_t ul_builder_inlined_bytes(const struct ul_model_builder *builder)
 {
     return builder->inlined_bytes + ul_builder_used_bytes(builder) - builder->inlined_from_bytes;
 }
 
 /* A few kilobytes of functions that call functions stand for millions of nodes. */
-static enum ul_status check_inlined(const struct ul_builder *builder,
+static enum ul_status check_inlined(const struct ul_model_builder *builder,
                                     const struct ul_old_node *node)
 {
     if (builder->active_count == 0 || ul_builder_inlined_bytes(builder) <= UL_LIMIT_INLINED_BYTES)
@@ -324,7 +325,7 @@ static int64_t padding_of(const char *call)
  * an embedding it notes the padding index. */
 static void read_call(struct ul_old_node *node, const Onnx__NodeProto *proto)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     bool is_identity = strcmp(node->op, "Identity") == 0;
     bool is_lookup = strcmp(node->op, "Gather") == 0;
     if (builder->options == NULL || !builder->options->marks_initializers ||
@@ -339,7 +340,7 @@ static void read_call(struct ul_old_node *node, const Onnx__NodeProto *proto)
         ul_old_set_int(node, UL_TRAINING_PADDING, padding_of(call));
 }
 
-static enum ul_status build_node(struct ul_builder *builder, const Onnx__NodeProto *proto,
+static enum ul_status build_node(struct ul_model_builder *builder, const Onnx__NodeProto *proto,
                                  struct ul_scope *scope)
 {
     struct ul_old_node node;
@@ -369,7 +370,7 @@ static enum ul_status build_node(struct ul_builder *builder, const Onnx__NodePro
     return bind_results(&node, scope);
 }
 
-enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
+enum ul_status ul_build_nodes(struct ul_model_builder *builder, size_t node_count,
                               Onnx__NodeProto *const *nodes, struct ul_scope *scope)
 {
     const uint32_t *order = NULL;
@@ -380,7 +381,7 @@ enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
 }
 
 /* Whether an initializer is the default of an input that stays an input. */
-static bool is_default(const struct ul_builder *builder, const char *name)
+static bool is_default(const struct ul_model_builder *builder, const char *name)
 {
     const struct ul_onnx_model *model = builder->model;
     for (uint32_t i = 0; i < model->input_count; i++)
@@ -389,8 +390,8 @@ static bool is_default(const struct ul_builder *builder, const char *name)
     return false;
 }
 
-static enum ul_status build_initializers(struct ul_builder *builder, const Onnx__GraphProto *proto,
-                                         struct ul_scope *scope)
+static enum ul_status build_initializers(struct ul_model_builder *builder,
+                                         const Onnx__GraphProto *proto, struct ul_scope *scope)
 {
     for (size_t i = 0; i < proto->n_sparse_initializer; i++) {
         const Onnx__TensorProto *values = proto->sparse_initializer[i]->values;
@@ -419,8 +420,8 @@ static enum ul_status build_initializers(struct ul_builder *builder, const Onnx_
     return UL_OK;
 }
 
-static enum ul_status build_arguments(struct ul_builder *builder, const Onnx__GraphProto *proto,
-                                      struct ul_scope *scope)
+static enum ul_status build_arguments(struct ul_model_builder *builder,
+                                      const Onnx__GraphProto *proto, struct ul_scope *scope)
 {
     for (size_t i = 0; i < proto->n_input; i++) {
         struct ul_model_port port;
@@ -440,7 +441,7 @@ static enum ul_status build_arguments(struct ul_builder *builder, const Onnx__Gr
 /* An output of the model must be the value of a node, appear once and have its own name; so an
  * output that is an input, a weight or another output gets a node. `taken` has an entry for every
  * value. */
-static ul_value_id own_output(struct ul_builder *builder, const char *name, ul_value_id value,
+static ul_value_id own_output(struct ul_model_builder *builder, const char *name, ul_value_id value,
                               bool *taken)
 {
     const struct ul_value *info = &builder->graph->values[value];
@@ -452,7 +453,7 @@ static ul_value_id own_output(struct ul_builder *builder, const char *name, ul_v
     return ul_build_value(&build, UL_OP_Identity, &value, 1, NULL);
 }
 
-void ul_builder_overwrite(struct ul_builder *builder, ul_value_id old, ul_value_id made)
+void ul_builder_overwrite(struct ul_model_builder *builder, ul_value_id old, ul_value_id made)
 {
     UL_GROW(builder->scratch, builder->overwritten, builder->overwritten_count,
             builder->overwritten_capacity);
@@ -460,7 +461,7 @@ void ul_builder_overwrite(struct ul_builder *builder, ul_value_id old, ul_value_
 }
 
 /* Adds an output for each input or weight that a node overwrites. */
-static enum ul_status add_overwritten(struct ul_builder *builder, struct ul_names *seen,
+static enum ul_status add_overwritten(struct ul_model_builder *builder, struct ul_names *seen,
                                       bool *taken)
 {
     for (uint32_t i = 0; i < builder->overwritten_count; i++) {
@@ -487,7 +488,7 @@ static bool is_made(const struct ul_graph *graph, ul_value_id value)
 }
 
 /* Finds the value of that name that a node makes, inside inlined functions too. */
-static enum ul_status find_made(struct ul_builder *builder, const struct ul_scope *scope,
+static enum ul_status find_made(struct ul_model_builder *builder, const struct ul_scope *scope,
                                 const char *name, ul_value_id *found)
 {
     const struct ul_graph *graph = builder->graph;
@@ -518,7 +519,7 @@ static struct ul_model_port describe_chosen(const struct ul_onnx_model *model, c
 }
 
 /* Makes the values of --output the only outputs, in the description too. */
-static enum ul_status build_chosen(struct ul_builder *builder, const struct ul_scope *scope)
+static enum ul_status build_chosen(struct ul_model_builder *builder, const struct ul_scope *scope)
 {
     struct ul_names seen;
     ul_names_init(&seen, builder->scratch);
@@ -542,7 +543,7 @@ static enum ul_status build_chosen(struct ul_builder *builder, const struct ul_s
 
 /* Outputs as they are collected: their values, and the description of the model's own. */
 struct outputs {
-    struct ul_builder *builder;
+    struct ul_model_builder *builder;
     struct ul_names seen;
     bool *taken;
     struct ul_model_port *ports;
@@ -552,7 +553,7 @@ struct outputs {
 static enum ul_status add_output(struct outputs *outputs, const struct ul_model_port *port,
                                  ul_value_id value)
 {
-    struct ul_builder *builder = outputs->builder;
+    struct ul_model_builder *builder = outputs->builder;
     const char *missing = why_missing(builder, value);
     if (missing != NULL)
         ul_builder_problem(builder, "", "output", port->name, missing);
@@ -573,7 +574,7 @@ static enum ul_status add_output(struct outputs *outputs, const struct ul_model_
 static enum ul_status add_sequence(struct outputs *outputs, const struct ul_model_port *port,
                                    ul_value_id value)
 {
-    struct ul_builder *builder = outputs->builder;
+    struct ul_model_builder *builder = outputs->builder;
     const struct ul_sequence *sequence = &builder->sequences[value - UL_SEQUENCE_FIRST];
     if (builder->block != 0 || sequence->count == 0)
         ul_builder_problem(builder, "", "output", port->name,
@@ -590,7 +591,7 @@ static enum ul_status add_sequence(struct outputs *outputs, const struct ul_mode
     return UL_OK;
 }
 
-static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__GraphProto *proto,
+static enum ul_status build_outputs(struct ul_model_builder *builder, const Onnx__GraphProto *proto,
                                     const struct ul_scope *scope)
 {
     if (builder->block == 0 && builder->options->output_count > 0)
@@ -637,9 +638,9 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
 
 /* Finds what a called graph returns. */
 static enum ul_status find_returned(struct ul_old_node *node, const Onnx__GraphProto *proto,
-                                    const struct ul_scope *scope, const struct ul_call *call)
+                                    const struct ul_scope *scope, const struct ul_graph_call *call)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     for (uint32_t i = 0; i < call->output_count; i++) {
         const char *name = proto->output[i]->name == NULL ? "" : proto->output[i]->name;
         ul_value_id value = ul_scope_find(scope, name);
@@ -657,9 +658,9 @@ static enum ul_status find_returned(struct ul_old_node *node, const Onnx__GraphP
 }
 
 enum ul_status ul_build_called(struct ul_old_node *node, const Onnx__GraphProto *proto,
-                               const struct ul_call *call)
+                               const struct ul_graph_call *call)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     const char *prefix = builder->prefix;
     const struct ul_scope *outer = builder->scope;
     struct ul_scope scope = {.outer = outer};
@@ -688,7 +689,7 @@ enum ul_status ul_build_called(struct ul_old_node *node, const Onnx__GraphProto 
     return find_returned(node, proto, &scope, call);
 }
 
-enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,
+enum ul_status ul_build_graph(struct ul_model_builder *builder, const Onnx__GraphProto *proto,
                               struct ul_scope *scope)
 {
     if (builder->block != 0)

@@ -50,7 +50,7 @@ static void describe_tensor(struct ul_arena *arena, int32_t elem_type,
     port->dims = dims;
 }
 
-void ul_describe_port(struct ul_builder *builder, const Onnx__ValueInfoProto *info,
+void ul_describe_port(struct ul_model_builder *builder, const Onnx__ValueInfoProto *info,
                       struct ul_model_port *port)
 {
     struct ul_arena *arena = builder->graph->arena;
@@ -89,7 +89,7 @@ void ul_describe_port(struct ul_builder *builder, const Onnx__ValueInfoProto *in
 }
 
 struct count {
-    struct ul_builder *builder;
+    struct ul_model_builder *builder;
     struct ul_names index; /* domain, name -> operator */
     uint32_t operator_count, operator_capacity;
     struct ul_model_operator *operators;
@@ -97,7 +97,7 @@ struct count {
 
 static void count_node(struct count *count, const Onnx__NodeProto *node)
 {
-    struct ul_builder *builder = count->builder;
+    struct ul_model_builder *builder = count->builder;
     const char *domain = ul_domain_canonical(node->domain);
     const char *op = node->op_type == NULL ? "" : node->op_type;
     const char *key = ul_arena_printf(builder->scratch, "%s\x01%s", domain, op);
@@ -137,7 +137,7 @@ static int compare_operators(const void *a, const void *b)
     return by_domain != 0 ? by_domain : strcmp(x->name, y->name);
 }
 
-static void describe_operators(struct ul_builder *builder)
+static void describe_operators(struct ul_model_builder *builder)
 {
     struct count count = {.builder = builder};
     ul_names_init(&count.index, builder->scratch);
@@ -152,7 +152,7 @@ static void describe_operators(struct ul_builder *builder)
 }
 
 /* Takes open dimensions of an input that has a default from the initializer. */
-static void close_default(struct ul_builder *builder, const Onnx__TensorProto *initializer,
+static void close_default(struct ul_model_builder *builder, const Onnx__TensorProto *initializer,
                           struct ul_model_port *port)
 {
     struct ul_diag ignored = {.status = UL_OK}, *saved = builder->diag;
@@ -176,7 +176,7 @@ static void close_default(struct ul_builder *builder, const Onnx__TensorProto *i
  * constant. */
 enum { IR_WITH_DEFAULTS = 4 };
 
-static void describe_inputs(struct ul_builder *builder)
+static void describe_inputs(struct ul_model_builder *builder)
 {
     const Onnx__GraphProto *graph = builder->proto->graph;
     struct ul_onnx_model *model = builder->model;
@@ -206,7 +206,7 @@ static void describe_inputs(struct ul_builder *builder)
     model->defaults = defaults;
 }
 
-static void describe_ports(struct ul_builder *builder)
+static void describe_ports(struct ul_model_builder *builder)
 {
     const Onnx__GraphProto *graph = builder->proto->graph;
     struct ul_arena *arena = builder->graph->arena;
@@ -218,7 +218,7 @@ static void describe_ports(struct ul_builder *builder)
     builder->model->output_count = (uint32_t)graph->n_output;
 }
 
-void ul_describe_model(struct ul_builder *builder)
+void ul_describe_model(struct ul_model_builder *builder)
 {
     struct ul_onnx_model *model = builder->model;
     struct ul_arena *arena = builder->graph->arena;

@@ -43,7 +43,7 @@ static uint32_t add(struct ul_dimensions *dimensions, const char *name)
     return index;
 }
 
-void ul_dimensions_init(struct ul_dimensions *dimensions, struct ul_builder *builder)
+void ul_dimensions_init(struct ul_dimensions *dimensions, struct ul_model_builder *builder)
 {
     const struct ul_onnx_model *model = builder->model;
     *dimensions = (struct ul_dimensions){.builder = builder};

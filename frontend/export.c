@@ -44,8 +44,8 @@ struct pieces {
 
 struct export
 {
-    struct ul_builder builder; /* for external data and messages */
-    const unsigned char *data; /* the model */
+    struct ul_model_builder builder; /* for external data and messages */
+    const unsigned char *data;       /* the model */
     const struct ul_export_tensor *tensors;
     bool *found; /* for each tensor */
     struct ul_names names;
@@ -185,7 +185,7 @@ static enum kind nested_kind(enum kind kind, uint32_t field)
 static enum ul_status find_new(struct export *export, const Onnx__TensorProto *proto,
                                const char *name, const struct ul_export_tensor **found)
 {
-    struct ul_builder *builder = &export->builder;
+    struct ul_model_builder *builder = &export->builder;
     struct ul_text want, got;
     struct ul_type type;
     uint32_t number = ul_names_find(&export->names, name);
@@ -216,7 +216,7 @@ static enum ul_status find_new(struct export *export, const Onnx__TensorProto *p
 static enum ul_status read_tensor(struct export *export, const struct ul_wire_field *field,
                                   struct ul_wire *wire, const Onnx__TensorProto **proto)
 {
-    struct ul_builder *builder = &export->builder;
+    struct ul_model_builder *builder = &export->builder;
     ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
     UL_TRY(ul_wire_scan(wire, builder->scratch, UL_WIRE_TENSOR, export->data + field->begin,
                         field->end - field->begin, builder->diag));
@@ -232,7 +232,7 @@ static enum ul_status find_bytes(struct export *export, struct ul_wire *wire,
                                  const struct ul_export_tensor *found, const unsigned char **bytes,
                                  uint64_t *size_bytes)
 {
-    struct ul_builder *builder = &export->builder;
+    struct ul_model_builder *builder = &export->builder;
     struct ul_type type;
     *bytes = NULL;
     if (found != NULL && found->tensor != NULL) {
@@ -533,7 +533,7 @@ static enum ul_status write(const struct export *export, const char *target)
 static enum ul_status export_file(struct export *export, const struct ul_file *file,
                                   const char *target, uint32_t count)
 {
-    struct ul_builder *builder = &export->builder;
+    struct ul_model_builder *builder = &export->builder;
     struct ul_wire wire;
     const char *slash = strrchr(target, '/');
     export->data = file->data;

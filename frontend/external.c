@@ -34,7 +34,7 @@ static bool parse_number(const char *text, uint64_t *out)
     return *text == '\0';
 }
 
-static enum ul_status read_place(struct ul_builder *builder, const Onnx__TensorProto *proto,
+static enum ul_status read_place(struct ul_model_builder *builder, const Onnx__TensorProto *proto,
                                  const char *owner, struct place *place)
 {
     for (size_t i = 0; i < proto->n_external_data; i++) {
@@ -84,8 +84,8 @@ static bool is_below(const char *directory, const char *path)
 }
 
 /* The file's path, with all symbolic links resolved. */
-static enum ul_status resolve(struct ul_builder *builder, const char *owner, const char *location,
-                              const char **out)
+static enum ul_status resolve(struct ul_model_builder *builder, const char *owner,
+                              const char *location, const char **out)
 {
     const char *quoted_owner = ul_quote(builder->scratch, owner);
     const char *quoted = ul_quote(builder->scratch, location);
@@ -116,7 +116,7 @@ static enum ul_status resolve(struct ul_builder *builder, const char *owner, con
     return UL_OK;
 }
 
-static enum ul_status map_once(struct ul_builder *builder, const char *path,
+static enum ul_status map_once(struct ul_model_builder *builder, const char *path,
                                const struct ul_file **out)
 {
     struct ul_onnx_model *model = builder->model;
@@ -136,7 +136,7 @@ static enum ul_status map_once(struct ul_builder *builder, const char *path,
 }
 
 /* Most tensors of a model share one file, so its location is resolved once. */
-static enum ul_status open_location(struct ul_builder *builder, const char *owner,
+static enum ul_status open_location(struct ul_model_builder *builder, const char *owner,
                                     const char *location, const struct ul_file **out)
 {
     if (builder->last_location != NULL && strcmp(builder->last_location, location) == 0) {
@@ -153,7 +153,7 @@ static enum ul_status open_location(struct ul_builder *builder, const char *owne
     return UL_OK;
 }
 
-enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorProto *proto,
+enum ul_status ul_external_find(struct ul_model_builder *builder, const Onnx__TensorProto *proto,
                                 const char *owner, uint64_t wanted_bytes, const unsigned char **out)
 {
     struct place place = {0};

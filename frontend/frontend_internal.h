@@ -130,7 +130,7 @@ struct ul_opsets {
     const struct ul_model_opset *sets;
 };
 
-struct ul_builder {
+struct ul_model_builder {
     struct ul_graph *graph;
     struct ul_arena *scratch;
     struct ul_diag *diag;
@@ -171,7 +171,7 @@ struct ul_builder {
 
 /* A node while it is rewritten from the file's operator set to the newest one. */
 struct ul_old_node {
-    struct ul_builder *builder;
+    struct ul_model_builder *builder;
     const char *domain; /* "" for ai.onnx */
     const char *op;
     int64_t version; /* of the operator set */
@@ -190,25 +190,25 @@ struct ul_old_node {
     ul_node_id emitted;                /* the node that owns the blocks; UL_NONE before */
     bool finished;                     /* results are set; nothing is left to emit */
     struct ul_build build;             /* what ul_old_build returns */
-    struct ul_row *row;                /* the row that is being applied, or NULL (rows.h) */
+    struct ul_row_builder *row;        /* the row that is being applied, or NULL (rows.h) */
 };
 
 /* tensor.c */
 
 /* Decodes a tensor of the model; its bytes are borrowed from the file where their form allows that.
  * `owner` names it in messages. */
-enum ul_status ul_tensor_decode(struct ul_builder *builder, const Onnx__TensorProto *proto,
+enum ul_status ul_tensor_decode(struct ul_model_builder *builder, const Onnx__TensorProto *proto,
                                 const char *owner, const struct ul_tensor **out) UL_MUST_CHECK;
 
 /* external.c */
 
 /* Finds the bytes of a tensor in an external file. */
-enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorProto *proto,
+enum ul_status ul_external_find(struct ul_model_builder *builder, const Onnx__TensorProto *proto,
                                 const char *owner, uint64_t wanted_bytes,
                                 const unsigned char **out) UL_MUST_CHECK;
 
 /* tensor.c: checks and returns the type of a TensorProto. */
-enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
+enum ul_status ul_tensor_type(struct ul_model_builder *builder, const Onnx__TensorProto *proto,
                               const char *owner, struct ul_type *type) UL_MUST_CHECK;
 
 /* load.c: an allocator of decoders that takes memory from an arena; and the directory of a model's
@@ -223,9 +223,9 @@ enum ul_status ul_tensor_parse(struct ul_arena *arena, const unsigned char *data
                                struct ul_diag *diag) UL_MUST_CHECK;
 
 /* describe.c: fills builder->model from the decoded file. */
-void ul_describe_model(struct ul_builder *builder);
+void ul_describe_model(struct ul_model_builder *builder);
 /* Describes one dimension, the dtype and the kind of an input or output. */
-void ul_describe_port(struct ul_builder *builder, const Onnx__ValueInfoProto *info,
+void ul_describe_port(struct ul_model_builder *builder, const Onnx__ValueInfoProto *info,
                       struct ul_model_port *port);
 
 /* expression.c: a dimension as an expression of others. There is one size, at least 0, for each
@@ -259,14 +259,14 @@ struct ul_dimension {
 };
 
 struct ul_dimensions {
-    struct ul_builder *builder;
+    struct ul_model_builder *builder;
     struct ul_names names; /* -> index into items */
     uint32_t count, capacity;
     struct ul_dimension *items;
     struct ul_names hinted; /* names that were asked for */
 };
 
-void ul_dimensions_init(struct ul_dimensions *dimensions, struct ul_builder *builder);
+void ul_dimensions_init(struct ul_dimensions *dimensions, struct ul_model_builder *builder);
 uint32_t ul_dimensions_find(const struct ul_dimensions *dimensions, const char *name);
 /* Gives a dimension its size; UL_USAGE where it has another one. */
 enum ul_status ul_dimensions_bind(struct ul_dimensions *dimensions, const char *name, int64_t size,
@@ -282,26 +282,27 @@ void ul_dimensions_describe(const struct ul_dimensions *dimensions);
 
 /* inputs.c: makes the main graph's inputs. Dimensions without a size are collected into one
  * UL_USAGE text, which the caller reports after all worse errors. */
-enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scope,
+enum ul_status ul_inputs_build(struct ul_model_builder *builder, struct ul_scope *scope,
                                const char **unbound) UL_MUST_CHECK;
 
 /* order.c: the order in which to build the nodes of a graph; NULL where the file's own order is
  * right. */
-enum ul_status ul_order_nodes(struct ul_builder *builder, size_t node_count,
+enum ul_status ul_order_nodes(struct ul_model_builder *builder, size_t node_count,
                               Onnx__NodeProto *const *nodes, const uint32_t **order) UL_MUST_CHECK;
 
 /* Leaves out the nodes that no value of --output needs, as far as names in the file show it. */
-enum ul_status ul_order_cut(struct ul_builder *builder, Onnx__GraphProto *graph) UL_MUST_CHECK;
+enum ul_status ul_order_cut(struct ul_model_builder *builder,
+                            Onnx__GraphProto *graph) UL_MUST_CHECK;
 
 /* build.c */
-enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,
+enum ul_status ul_build_graph(struct ul_model_builder *builder, const Onnx__GraphProto *proto,
                               struct ul_scope *scope) UL_MUST_CHECK;
 /* Memory in use now; and memory that inlined functions took, including those being inlined. */
-uint64_t ul_builder_used_bytes(const struct ul_builder *builder);
-uint64_t ul_builder_inlined_bytes(const struct ul_builder *builder);
+uint64_t ul_builder_used_bytes(const struct ul_model_builder *builder);
+uint64_t ul_builder_inlined_bytes(const struct ul_model_builder *builder);
 /* A graph of a node that is built in place of the node, with as many inputs and outputs as
  * given. */
-struct ul_call {
+struct ul_graph_call {
     uint32_t number;      /* how many such calls came before */
     bool makes_sequences; /* outputs may be sequences; otherwise they are tensors */
     uint32_t input_count, output_count;
@@ -309,28 +310,29 @@ struct ul_call {
     ul_value_id *outputs;
 };
 enum ul_status ul_build_called(struct ul_old_node *node, const Onnx__GraphProto *proto,
-                               const struct ul_call *call) UL_MUST_CHECK;
-enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
+                               const struct ul_graph_call *call) UL_MUST_CHECK;
+enum ul_status ul_build_nodes(struct ul_model_builder *builder, size_t node_count,
                               Onnx__NodeProto *const *nodes, struct ul_scope *scope) UL_MUST_CHECK;
 /* The value of a name seen from a scope; UL_ABSENT for a function's input that was not given; or
  * UL_NONE. */
 ul_value_id ul_scope_find(const struct ul_scope *scope, const char *name);
 /* Binds a name; UL_INVALID when it is taken. */
-enum ul_status ul_scope_bind(struct ul_builder *builder, struct ul_scope *scope, const char *name,
-                             ul_value_id value) UL_MUST_CHECK;
+enum ul_status ul_scope_bind(struct ul_model_builder *builder, struct ul_scope *scope,
+                             const char *name, ul_value_id value) UL_MUST_CHECK;
 /* Makes a name for the graph, in its arena: the prefix of the functions around it, then the
  * name. */
-const char *ul_builder_name(const struct ul_builder *builder, const char *name);
+const char *ul_builder_name(const struct ul_model_builder *builder, const char *name);
 /* Says that `made` overwrites `old` in place. If `old` is an input or a weight, the model gets an
  * output for it, with the same name plus _out. */
-void ul_builder_overwrite(struct ul_builder *builder, ul_value_id old, ul_value_id made);
+void ul_builder_overwrite(struct ul_model_builder *builder, ul_value_id old, ul_value_id made);
 /* Notes that the model cannot be compiled, and why; building goes on with a placeholder. */
-void ul_builder_problem(struct ul_builder *builder, const char *domain, const char *op,
+void ul_builder_problem(struct ul_model_builder *builder, const char *domain, const char *op,
                         const char *node, const char *reason);
 /* The quoted text: node "name" (Op). */
-const char *ul_builder_describe(const struct ul_builder *builder, const char *name, const char *op);
+const char *ul_builder_describe(const struct ul_model_builder *builder, const char *name,
+                                const char *op);
 /* UL_UNSUPPORTED when the version of ai.onnx is out of range. */
-enum ul_status ul_opsets_check(struct ul_builder *builder,
+enum ul_status ul_opsets_check(struct ul_model_builder *builder,
                                const struct ul_opsets *opsets) UL_MUST_CHECK;
 int64_t ul_opsets_version(const struct ul_opsets *opsets, const char *domain);
 const char *ul_domain_canonical(const char *domain);
@@ -339,28 +341,28 @@ bool ul_proto_unknown(const ProtobufCMessage *message, uint32_t field, uint32_t 
                       const unsigned char **data, size_t *size_bytes);
 /* The value of the first metadata entry whose key contains `key`, among a message's fields of that
  * number; or NULL. It stays until scratch is reset. */
-const char *ul_proto_entry(const struct ul_builder *builder, const ProtobufCMessage *message,
+const char *ul_proto_entry(const struct ul_model_builder *builder, const ProtobufCMessage *message,
                            uint32_t field, const char *key);
 
 /* function.c: model-local functions. */
-enum ul_status ul_functions_index(struct ul_builder *builder) UL_MUST_CHECK;
+enum ul_status ul_functions_index(struct ul_model_builder *builder) UL_MUST_CHECK;
 /* The function that a node calls, or NULL. */
-const Onnx__FunctionProto *ul_function_find(const struct ul_builder *builder,
+const Onnx__FunctionProto *ul_function_find(const struct ul_model_builder *builder,
                                             const Onnx__NodeProto *node);
 /* Called before and after building the nodes that replace a call of a function, or a node with a
  * graph (`function` is NULL then). The first counts calls, depth and memory, and refuses too
  * much. */
-enum ul_status ul_function_enter(struct ul_builder *builder, const struct ul_old_node *node,
+enum ul_status ul_function_enter(struct ul_model_builder *builder, const struct ul_old_node *node,
                                  const Onnx__FunctionProto *function) UL_MUST_CHECK;
-void ul_function_leave(struct ul_builder *builder);
-enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__FunctionProto *function,
-                                  const Onnx__NodeProto *proto,
+void ul_function_leave(struct ul_model_builder *builder);
+enum ul_status ul_function_inline(struct ul_model_builder *builder,
+                                  const Onnx__FunctionProto *function, const Onnx__NodeProto *proto,
                                   struct ul_old_node *node) UL_MUST_CHECK;
 
 /* attribute.c */
 /* The attribute itself, or what a reference inside a function's body resolves to; NULL when the
  * caller did not give it and it has no default. */
-const Onnx__AttributeProto *ul_attribute_resolve(const struct ul_builder *builder,
+const Onnx__AttributeProto *ul_attribute_resolve(const struct ul_model_builder *builder,
                                                  const Onnx__AttributeProto *attr);
 /* Adds attributes and nested graphs to the node. */
 enum ul_status ul_attributes_decode(struct ul_old_node *node,
@@ -375,9 +377,10 @@ const char *ul_schema_wrong(const struct ul_old_node *node, const char *name, in
 
 bool ul_sequence_is(ul_value_id value);
 /* Makes one value of a list of values; `items` is the builder's. */
-ul_value_id ul_builder_add_sequence(struct ul_builder *builder, const ul_value_id *items,
+ul_value_id ul_builder_add_sequence(struct ul_model_builder *builder, const ul_value_id *items,
                                     uint32_t count);
-const struct ul_sequence *ul_sequence_get(const struct ul_builder *builder, ul_value_id value);
+const struct ul_sequence *ul_sequence_get(const struct ul_model_builder *builder,
+                                          ul_value_id value);
 /* sequence_graphs.c: SequenceMap, and Loop and If that take or make a sequence. */
 enum ul_status ul_sequence_graphs(struct ul_old_node *node) UL_MUST_CHECK;
 /* Resolves an operator on sequences; the node is finished then, as it is when it wrongly takes a
@@ -387,9 +390,9 @@ enum ul_status ul_sequence_node(struct ul_old_node *node) UL_MUST_CHECK;
 /* gradient.c */
 
 /* Collects the names of the values by which gradients are taken, before anything is built. */
-void ul_gradient_collect(struct ul_builder *builder);
+void ul_gradient_collect(struct ul_model_builder *builder);
 /* Whether some gradient is taken by the value of that name. */
-bool ul_gradient_is_by(const struct ul_builder *builder, const char *name);
+bool ul_gradient_is_by(const struct ul_model_builder *builder, const char *name);
 /* Gradient of ai.onnx.preview.training. */
 void ul_upgrade_gradient(struct ul_old_node *node);
 
@@ -476,10 +479,10 @@ ul_upgrade_fn ul_upgrade_ml;
 
 /* In a file with torch's record, renames results of the main graph that have the name of an
  * initializer. */
-void ul_record_rename(struct ul_builder *builder, const Onnx__GraphProto *proto);
+void ul_record_rename(struct ul_model_builder *builder, const Onnx__GraphProto *proto);
 /* Reads the record of the main graph where the options mark initializers. The graph is already
  * built: its initializers are in the scope. */
-void ul_record_read(struct ul_builder *builder, const Onnx__GraphProto *proto,
+void ul_record_read(struct ul_model_builder *builder, const Onnx__GraphProto *proto,
                     const struct ul_scope *scope);
 
 #endif

@@ -28,7 +28,7 @@ static const char *function_key(struct ul_arena *arena, const char *domain, cons
                            name == NULL ? "" : name, overload);
 }
 
-enum ul_status ul_functions_index(struct ul_builder *builder)
+enum ul_status ul_functions_index(struct ul_model_builder *builder)
 {
     ul_names_init(&builder->functions, builder->scratch);
     for (size_t i = 0; i < builder->proto->n_functions; i++) {
@@ -45,7 +45,7 @@ enum ul_status ul_functions_index(struct ul_builder *builder)
     return UL_OK;
 }
 
-const Onnx__FunctionProto *ul_function_find(const struct ul_builder *builder,
+const Onnx__FunctionProto *ul_function_find(const struct ul_model_builder *builder,
                                             const Onnx__NodeProto *node)
 {
     if (builder->functions.count == 0)
@@ -67,7 +67,7 @@ static void bind(struct ul_bindings *bindings, const char *name, const Onnx__Att
 }
 
 /* Binds attributes: what the caller gave comes before the function's defaults. */
-static enum ul_status bind_attributes(struct ul_builder *builder,
+static enum ul_status bind_attributes(struct ul_model_builder *builder,
                                       const Onnx__FunctionProto *function,
                                       const Onnx__NodeProto *node, struct ul_bindings *bindings)
 {
@@ -97,7 +97,8 @@ static enum ul_status bind_attributes(struct ul_builder *builder,
     return UL_OK;
 }
 
-static enum ul_status bind_inputs(struct ul_builder *builder, const Onnx__FunctionProto *function,
+static enum ul_status bind_inputs(struct ul_model_builder *builder,
+                                  const Onnx__FunctionProto *function,
                                   const struct ul_old_node *node, struct ul_scope *scope)
 {
     if (node->input_count > function->n_input || node->output_count > function->n_output)
@@ -115,7 +116,7 @@ static enum ul_status bind_inputs(struct ul_builder *builder, const Onnx__Functi
     return UL_OK;
 }
 
-enum ul_status ul_function_enter(struct ul_builder *builder, const struct ul_old_node *node,
+enum ul_status ul_function_enter(struct ul_model_builder *builder, const struct ul_old_node *node,
                                  const Onnx__FunctionProto *function)
 {
     for (uint32_t i = 0; function != NULL && i < builder->active_count; i++) {
@@ -139,7 +140,7 @@ enum ul_status ul_function_enter(struct ul_builder *builder, const struct ul_old
     return UL_OK;
 }
 
-void ul_function_leave(struct ul_builder *builder)
+void ul_function_leave(struct ul_model_builder *builder)
 {
     UL_ASSERT(builder->active_count > 0 && builder->depth > 0);
     builder->depth--;
@@ -149,7 +150,7 @@ void ul_function_leave(struct ul_builder *builder)
 }
 
 /* Takes the function's own imports; for other domains the model's imports hold. */
-static void own_opsets(struct ul_builder *builder, const Onnx__FunctionProto *function,
+static void own_opsets(struct ul_model_builder *builder, const Onnx__FunctionProto *function,
                        struct ul_opsets *opsets)
 {
     const struct ul_opsets *outer = builder->opsets;
@@ -167,8 +168,9 @@ static void own_opsets(struct ul_builder *builder, const Onnx__FunctionProto *fu
     }
 }
 
-static enum ul_status bind_outputs(struct ul_builder *builder, const Onnx__FunctionProto *function,
-                                   struct ul_old_node *node, const struct ul_scope *scope)
+static enum ul_status bind_outputs(struct ul_model_builder *builder,
+                                   const Onnx__FunctionProto *function, struct ul_old_node *node,
+                                   const struct ul_scope *scope)
 {
     UL_ASSERT(node->output_count <= function->n_output);
     for (uint32_t i = 0; i < node->output_count; i++) {
@@ -188,10 +190,11 @@ static enum ul_status bind_outputs(struct ul_builder *builder, const Onnx__Funct
     return UL_OK;
 }
 
-enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__FunctionProto *function,
-                                  const Onnx__NodeProto *proto, struct ul_old_node *node)
+enum ul_status ul_function_inline(struct ul_model_builder *builder,
+                                  const Onnx__FunctionProto *function, const Onnx__NodeProto *proto,
+                                  struct ul_old_node *node)
 {
-    struct ul_builder saved = *builder;
+    struct ul_model_builder saved = *builder;
     struct ul_scope scope = {0};
     struct ul_bindings bindings = {0};
     struct ul_opsets opsets = {0};

@@ -18,7 +18,8 @@ static bool is_gradient(const Onnx__NodeProto *node)
            node->domain != NULL && strcmp(node->domain, "ai.onnx.preview.training") == 0;
 }
 
-static void collect(struct ul_builder *builder, size_t node_count, Onnx__NodeProto *const *nodes)
+static void collect(struct ul_model_builder *builder, size_t node_count,
+                    Onnx__NodeProto *const *nodes)
 {
     for (size_t n = 0; n < node_count; n++) {
         for (size_t a = 0; is_gradient(nodes[n]) && a < nodes[n]->n_attribute; a++) {
@@ -35,7 +36,7 @@ static void collect(struct ul_builder *builder, size_t node_count, Onnx__NodePro
     }
 }
 
-void ul_gradient_collect(struct ul_builder *builder)
+void ul_gradient_collect(struct ul_model_builder *builder)
 {
     const Onnx__ModelProto *proto = builder->proto;
     ul_names_init(&builder->independent, builder->scratch);
@@ -44,7 +45,7 @@ void ul_gradient_collect(struct ul_builder *builder)
         collect(builder, proto->functions[f]->n_node, proto->functions[f]->node);
 }
 
-bool ul_gradient_is_by(const struct ul_builder *builder, const char *name)
+bool ul_gradient_is_by(const struct ul_model_builder *builder, const char *name)
 {
     return ul_names_find(&builder->independent, name) != UL_NONE;
 }
@@ -52,7 +53,7 @@ bool ul_gradient_is_by(const struct ul_builder *builder, const char *name)
 ul_node_id ul_old_emit_derivative(struct ul_old_node *node, ul_value_id y, ul_value_id gradient,
                                   const ul_value_id *xs, uint32_t x_count, uint32_t more_count)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     uint32_t count = x_count + more_count;
     ul_value_id *inputs = UL_NEW_ARRAY(builder->scratch, ul_value_id, (uint64_t)count + 2);
     inputs[0] = y;
@@ -113,7 +114,7 @@ static bool feeds_named(const struct ul_old_node *node, const struct named *name
 
 void ul_upgrade_gradient(struct ul_old_node *node)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     const char *name = ul_old_string(node, "y", "");
     ul_value_id y = ul_scope_find(builder->scope, name);
     struct named named = {0, UL_NEW_ARRAY(builder->scratch, ul_value_id, 2 * UL_LIMIT_NODE_INPUTS)};

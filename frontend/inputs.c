@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct inputs {
-    struct ul_builder *builder;
+    struct ul_model_builder *builder;
     struct ul_dimensions dimensions;
     struct ul_text unbound;
 };
@@ -145,7 +145,7 @@ static bool has_item(const struct inputs *inputs, const char *item)
  * sequence itself may have neither a shape nor a value. */
 static enum ul_status check_item_names(const struct inputs *inputs, struct ul_names *names)
 {
-    const struct ul_builder *builder = inputs->builder;
+    const struct ul_model_builder *builder = inputs->builder;
     const struct ul_model_port *ports = builder->model->inputs;
     for (uint32_t i = 0; i < builder->model->input_count; i++) {
         if (is_sequence(&ports[i]) && has_item(inputs, ports[i].name))
@@ -174,7 +174,7 @@ static enum ul_status check_item_names(const struct inputs *inputs, struct ul_na
 
 static enum ul_status check_names(const struct inputs *inputs)
 {
-    const struct ul_builder *builder = inputs->builder;
+    const struct ul_model_builder *builder = inputs->builder;
     struct ul_names names;
     ul_names_init(&names, builder->scratch);
     for (uint32_t i = 0; i < builder->model->input_count; i++) {
@@ -268,7 +268,7 @@ static void close_type(struct inputs *inputs, const struct ul_model_port *port,
 
 static enum ul_status check_port(struct inputs *inputs, const struct ul_model_port *port)
 {
-    struct ul_builder *builder = inputs->builder;
+    struct ul_model_builder *builder = inputs->builder;
     if (strcmp(port->kind, "unknown") == 0)
         return ul_diag_set(builder->diag, UL_INVALID, "input %s has no type",
                            quote(inputs, port->name));
@@ -311,7 +311,7 @@ static enum ul_status wrong_const(const struct inputs *inputs, const char *name,
 static enum ul_status add_item(struct inputs *inputs, const char *name, enum ul_dtype dtype,
                                ul_value_id *item)
 {
-    struct ul_builder *builder = inputs->builder;
+    struct ul_model_builder *builder = inputs->builder;
     const struct ul_tensor *constant = find_const(inputs, name);
     const struct ul_frontend_shape *shape = find_shape(inputs, name);
     if (constant != NULL && constant->type.dtype != dtype)
@@ -334,7 +334,7 @@ static enum ul_status add_item(struct inputs *inputs, const char *name, enum ul_
 static enum ul_status add_sequence(struct inputs *inputs, const struct ul_model_port *port,
                                    struct ul_scope *scope)
 {
-    struct ul_builder *builder = inputs->builder;
+    struct ul_model_builder *builder = inputs->builder;
     ul_value_id *items = NULL;
     uint32_t count = 0, capacity = 0;
     const char *name;
@@ -352,7 +352,7 @@ static enum ul_status add_sequence(struct inputs *inputs, const struct ul_model_
 static enum ul_status add_open_sequence(struct inputs *inputs, const struct ul_model_port *port,
                                         struct ul_scope *scope)
 {
-    struct ul_builder *builder = inputs->builder;
+    struct ul_model_builder *builder = inputs->builder;
     ul_text_printf(
         &inputs->unbound,
         "\n  input %s is a sequence: give each of its tensors a shape, --shape %s=N,N,... and so "
@@ -367,7 +367,7 @@ static enum ul_status add_open_sequence(struct inputs *inputs, const struct ul_m
 static enum ul_status add_input(struct inputs *inputs, struct ul_model_port *port,
                                 struct ul_scope *scope)
 {
-    struct ul_builder *builder = inputs->builder;
+    struct ul_model_builder *builder = inputs->builder;
     if (is_sequence(port) && has_item(inputs, item_name(inputs, port->name, 0)))
         return add_sequence(inputs, port, scope);
     UL_TRY(check_port(inputs, port));
@@ -393,7 +393,7 @@ static enum ul_status add_input(struct inputs *inputs, struct ul_model_port *por
     return ul_scope_bind(builder, scope, port->name, value);
 }
 
-enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scope,
+enum ul_status ul_inputs_build(struct ul_model_builder *builder, struct ul_scope *scope,
                                const char **unbound)
 {
     struct inputs inputs = {.builder = builder};

@@ -21,7 +21,7 @@ ProtobufCAllocator ul_proto_allocator(struct ul_arena *arena)
     return (ProtobufCAllocator){allocate, release, arena};
 }
 
-static enum ul_status read_opsets(struct ul_builder *builder, struct ul_opsets *opsets)
+static enum ul_status read_opsets(struct ul_model_builder *builder, struct ul_opsets *opsets)
 {
     const Onnx__ModelProto *proto = builder->proto;
     struct ul_model_opset *sets =
@@ -39,7 +39,7 @@ static enum ul_status read_opsets(struct ul_builder *builder, struct ul_opsets *
     return UL_OK;
 }
 
-enum ul_status ul_opsets_check(struct ul_builder *builder, const struct ul_opsets *opsets)
+enum ul_status ul_opsets_check(struct ul_model_builder *builder, const struct ul_opsets *opsets)
 {
     int64_t version = ul_opsets_version(opsets, "");
     if (version < 0 || version > UL_FRONTEND_OPSET_MAX)
@@ -51,7 +51,7 @@ enum ul_status ul_opsets_check(struct ul_builder *builder, const struct ul_opset
 }
 
 /* Where sizes are missing, problems that only need them are not reported. */
-static enum ul_status report_problems(struct ul_builder *builder, bool has_sizes)
+static enum ul_status report_problems(struct ul_model_builder *builder, bool has_sizes)
 {
     const struct ul_onnx_model *model = builder->model;
     struct ul_text text;
@@ -71,7 +71,7 @@ static enum ul_status report_problems(struct ul_builder *builder, bool has_sizes
                        text.data);
 }
 
-static enum ul_status build(struct ul_builder *builder)
+static enum ul_status build(struct ul_model_builder *builder)
 {
     struct ul_scope scope = {0};
     struct ul_opsets opsets = {0};
@@ -129,7 +129,7 @@ static enum ul_status say_what(const unsigned char *data, uint64_t size_bytes, s
     return diag->status;
 }
 
-static enum ul_status load(struct ul_builder *builder, const void *data, uint64_t size_bytes)
+static enum ul_status load(struct ul_model_builder *builder, const void *data, uint64_t size_bytes)
 {
     struct ul_wire wire;
     ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
@@ -159,7 +159,7 @@ static enum ul_status load_into(struct ul_graph *graph, struct ul_arena *arena, 
 {
     static const struct ul_frontend_options nothing;
     struct ul_arena scratch;
-    struct ul_builder builder = {
+    struct ul_model_builder builder = {
         .graph = graph,
         .scratch = &scratch,
         .diag = diag,
@@ -223,7 +223,7 @@ void ul_model_done(struct ul_onnx_model *model)
     model->file_count = 0;
 }
 
-static enum ul_status read_tensor(struct ul_builder *builder, const unsigned char *data,
+static enum ul_status read_tensor(struct ul_model_builder *builder, const unsigned char *data,
                                   uint64_t size_bytes, const char *owner,
                                   const struct ul_tensor **tensor, const char **name)
 {
@@ -257,7 +257,7 @@ enum ul_status ul_tensor_parse(struct ul_arena *arena, const unsigned char *data
     struct ul_graph graph;
     ul_arena_init(&scratch);
     ul_graph_init(&graph, arena, "");
-    struct ul_builder builder = {
+    struct ul_model_builder builder = {
         .graph = &graph, .scratch = &scratch, .diag = diag, .model = &model, .prefix = ""};
     enum ul_status status = read_tensor(&builder, data, size_bytes, owner, tensor, name);
     ul_arena_done(&scratch);

@@ -28,7 +28,7 @@ bool ul_old_has_input(const struct ul_old_node *node, uint32_t index)
 
 void ul_old_invalid(struct ul_old_node *node, const char *reason)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     node->finished = true;
     if (builder->diag->status == UL_OK)
         (void)!ul_diag_set(
@@ -69,7 +69,7 @@ const char *ul_old_why_unknown(struct ul_old_node *node, ul_value_id value)
 bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type)
 {
     UL_ASSERT(ranks != 0);
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     struct ul_arena *scratch = builder->scratch;
     *type = ul_old_type(node, ul_old_input(node, index));
     if (!ul_type_known(type)) {

@@ -122,7 +122,7 @@ ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, do
 
 struct ul_build *ul_old_build(struct ul_old_node *node)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     if (node->build.name == NULL)
         node->build = (struct ul_build){
             .graph = builder->graph,
@@ -172,7 +172,7 @@ void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id va
 void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reason)
 {
     UL_ASSERT(reason != NULL);
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     if (output >= node->output_count)
         return;
     ul_value_id value =
@@ -187,7 +187,7 @@ void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reas
 static enum ul_status check_arity(const struct ul_old_node *node, const struct ul_op_info *row)
 {
     UL_ASSERT(row->min_inputs <= row->max_inputs && row->min_outputs <= row->max_outputs);
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     const char *name = ul_builder_describe(builder, node->name, node->op);
     if (node->input_count < row->min_inputs || node->input_count > row->max_inputs)
         return ul_diag_set(builder->diag, UL_INVALID, "%s: %u input%s given, %u to %u expected",
@@ -225,7 +225,7 @@ static bool is_by_data(const struct ul_old_node *node)
  * no values to cut at. */
 static const char *why_by_data(struct ul_old_node *node)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     struct ul_text text;
     bool can_name = !builder->has_named_cut && builder->block == 0 && builder->prefix[0] == '\0';
     bool can_end = false;
@@ -249,7 +249,7 @@ static const char *why_by_data(struct ul_old_node *node)
  * are given. A placeholder for something that is not known yet, or not supported, may also be one:
  * that has a problem of its own. The answer is no where they depend on more values than WALK, each
  * counted as often as it is read. */
-static bool follow_from_sizes(const struct ul_builder *builder, const ul_value_id *values,
+static bool follow_from_sizes(const struct ul_model_builder *builder, const ul_value_id *values,
                               uint32_t value_count)
 {
     enum { WALK = 256 };
@@ -301,7 +301,7 @@ static const char *why_unknown(struct ul_old_node *node)
 
 void ul_old_emit_self(struct ul_old_node *node)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     struct ul_graph *graph = builder->graph;
     ul_op_id op = ul_op_find(node->domain, node->op);
     node->finished = true;
@@ -336,7 +336,7 @@ void ul_old_emit_self(struct ul_old_node *node)
 
 /* Infers types of the nodes emitted since the last time. A failure is left to the pass that infers
  * all types later and reports it; the types are unknown here then. */
-static void catch_up(struct ul_builder *builder)
+static void catch_up(struct ul_model_builder *builder)
 {
     struct ul_graph *graph = builder->graph;
     for (; builder->next_to_infer < graph->node_count; builder->next_to_infer++) {
@@ -373,7 +373,7 @@ enum ul_dtype ul_old_dtype(struct ul_old_node *node, uint32_t input)
 
 void ul_old_unsized(struct ul_old_node *node, const char *reason)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     uint32_t count = builder->model->problem_count;
     ul_old_problem(node, reason);
     if (builder->model->problem_count > count) {
@@ -384,7 +384,7 @@ void ul_old_unsized(struct ul_old_node *node, const char *reason)
 
 void ul_old_not_known(struct ul_old_node *node, ul_value_id value, const char *reason)
 {
-    const struct ul_builder *builder = node->builder;
+    const struct ul_model_builder *builder = node->builder;
     bool is_constant =
         value < builder->graph->value_count && builder->graph->values[value].tensor != NULL;
     if (builder->has_open_inputs && value != UL_NONE && !is_constant &&

@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct edges {
-    struct ul_builder *builder;
+    struct ul_model_builder *builder;
     Onnx__NodeProto *const *nodes;
     uint32_t node_count;
     struct ul_names producers; /* output name -> node */
@@ -89,7 +89,7 @@ static void add_uses(struct edges *edges, uint32_t consumer, const struct hidden
 
 static enum ul_status index_producers(struct edges *edges)
 {
-    struct ul_builder *builder = edges->builder;
+    struct ul_model_builder *builder = edges->builder;
     ul_names_init(&edges->producers, builder->scratch);
     for (uint32_t i = 0; i < edges->node_count; i++) {
         const Onnx__NodeProto *node = edges->nodes[i];
@@ -227,7 +227,7 @@ static enum ul_status collect_edges(struct edges *edges)
     return UL_OK;
 }
 
-enum ul_status ul_order_nodes(struct ul_builder *builder, size_t node_count,
+enum ul_status ul_order_nodes(struct ul_model_builder *builder, size_t node_count,
                               Onnx__NodeProto *const *nodes, const uint32_t **order)
 {
     *order = NULL;
@@ -272,7 +272,7 @@ static bool find_needed(const struct edges *edges, bool *needed)
     return true;
 }
 
-enum ul_status ul_order_cut(struct ul_builder *builder, Onnx__GraphProto *graph)
+enum ul_status ul_order_cut(struct ul_model_builder *builder, Onnx__GraphProto *graph)
 {
     if (builder->options->output_count == 0 || graph->n_node > UL_LIMIT_NODES)
         return UL_OK;

@@ -22,7 +22,7 @@
 #define SIGNATURE "pkg.torch.export.ExportedProgram.graph_signature"
 
 /* The text between quotes after `what` in the line; NULL: the line does not have it. */
-static const char *target_of(struct ul_builder *builder, const char *line, size_t length,
+static const char *target_of(struct ul_model_builder *builder, const char *line, size_t length,
                              const char *what)
 {
     const char *text = ul_arena_printf(builder->scratch, "%.*s", (int)length, line);
@@ -34,7 +34,7 @@ static const char *target_of(struct ul_builder *builder, const char *line, size_
     return ul_arena_printf(builder->graph->arena, "%.*s", (int)(end - begin), begin);
 }
 
-static void add_lost(struct ul_builder *builder, const char *name)
+static void add_lost(struct ul_model_builder *builder, const char *name)
 {
     struct ul_onnx_model *model = builder->model;
     UL_GROW(builder->graph->arena, model->lost, model->lost_count, model->lost_capacity);
@@ -47,8 +47,8 @@ static bool ends(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-static void read_line(struct ul_builder *builder, const struct ul_scope *scope, const char *line,
-                      size_t length)
+static void read_line(struct ul_model_builder *builder, const struct ul_scope *scope,
+                      const char *line, size_t length)
 {
     const char *parameter = target_of(builder, line, length, ": PARAMETER target='");
     const char *changed = target_of(builder, line, length, ": BUFFER_MUTATION target='");
@@ -63,7 +63,7 @@ static void read_line(struct ul_builder *builder, const struct ul_scope *scope, 
         add_lost(builder, changed);
 }
 
-void ul_record_read(struct ul_builder *builder, const Onnx__GraphProto *proto,
+void ul_record_read(struct ul_model_builder *builder, const Onnx__GraphProto *proto,
                     const struct ul_scope *scope)
 {
     struct ul_graph *graph = builder->graph;
@@ -120,7 +120,7 @@ static void take_names(struct ul_names *taken, const Onnx__GraphProto *proto)
 }
 
 /* NAME_1, or NAME with the first number that is not taken. */
-static char *new_name(struct ul_builder *builder, struct ul_names *taken, const char *name)
+static char *new_name(struct ul_model_builder *builder, struct ul_names *taken, const char *name)
 {
     char *found = NULL;
     for (unsigned number = 1; found == NULL || !ul_names_add(taken, found, 0); number++)
@@ -128,7 +128,7 @@ static char *new_name(struct ul_builder *builder, struct ul_names *taken, const 
     return found;
 }
 
-void ul_record_rename(struct ul_builder *builder, const Onnx__GraphProto *proto)
+void ul_record_rename(struct ul_model_builder *builder, const Onnx__GraphProto *proto)
 {
     struct ul_names weights, taken, renamed;
     char **names = NULL;

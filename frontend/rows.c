@@ -27,7 +27,7 @@ static struct ul_type type_of(void *context, ul_value_id value)
 
 /* Unknown(shape, like): a value of the type of `like` and of that shape, which is a constant or a
  * list. Nothing else is known of it: it serves where only a derivative is wanted. */
-static struct ul_row_item make_unknown(struct ul_row *row, const struct ul_row_item *shape,
+static struct ul_row_item make_unknown(struct ul_row_builder *row, const struct ul_row_item *shape,
                                        const struct ul_row_item *like)
 {
     struct ul_old_node *node = row->context;
@@ -52,7 +52,7 @@ static struct ul_row_item make_unknown(struct ul_row *row, const struct ul_row_i
 }
 
 /* Known(x): the integers of a constant, if they are few; none where x is not known. */
-static struct ul_row_item find_known(struct ul_row *row, const struct ul_row_item *of)
+static struct ul_row_item find_known(struct ul_row_builder *row, const struct ul_row_item *of)
 {
     enum { FEW = 64 };
     struct ul_old_node *node = row->context;
@@ -67,7 +67,7 @@ static struct ul_row_item find_known(struct ul_row *row, const struct ul_row_ite
     return ul_row_ints(count, numbers);
 }
 
-static bool step(struct ul_row *row, const char *name, const struct ul_row_item *operands,
+static bool step(struct ul_row_builder *row, const char *name, const struct ul_row_item *operands,
                  uint32_t count, struct ul_row_item *made)
 {
     bool is_known = strcmp(name, "Known") == 0, is_unknown = strcmp(name, "Unknown") == 0;
@@ -79,18 +79,18 @@ static bool step(struct ul_row *row, const char *name, const struct ul_row_item 
     return is_known || is_unknown;
 }
 
-static void begin(struct ul_old_node *node, struct ul_row *row)
+static void begin(struct ul_old_node *node, struct ul_row_builder *row)
 {
-    struct ul_builder *builder = node->builder;
-    *row = (struct ul_row){.build = ul_old_build(node),
-                           .type_of = type_of,
-                           .context = node,
-                           .step = step,
-                           .unknown = UL_NONE,
-                           .all_attrs = node->attrs,
-                           .all_count = node->attr_count,
-                           .own_attrs = node->attrs,
-                           .own_count = node->attr_count};
+    struct ul_model_builder *builder = node->builder;
+    *row = (struct ul_row_builder){.build = ul_old_build(node),
+                                   .type_of = type_of,
+                                   .context = node,
+                                   .step = step,
+                                   .unknown = UL_NONE,
+                                   .all_attrs = node->attrs,
+                                   .all_count = node->attr_count,
+                                   .own_attrs = node->attrs,
+                                   .own_count = node->attr_count};
     row->constant = ul_arena_printf(builder->scratch, "%s/constant", row->build->name);
     if (node->input_count > 0 && !ul_sequence_is(node->inputs[0]))
         row->dtype = ul_old_dtype(node, 0);
@@ -102,7 +102,7 @@ static void begin(struct ul_old_node *node, struct ul_row *row)
 /* ---- Heads ---- */
 
 /* Reads the bits of the ranks after ":". */
-static uint32_t read_ranks(struct ul_row *row)
+static uint32_t read_ranks(struct ul_row_builder *row)
 {
     uint32_t ranks = 0;
     if (ul_row_take(row, "*"))
@@ -147,7 +147,7 @@ void ul_rows_refuse_sequences(struct ul_old_node *node)
 }
 
 /* Reads the inputs: all required ones must be given before shapes are asked for. */
-static bool read_inputs(struct ul_old_node *node, struct ul_row *row)
+static bool read_inputs(struct ul_old_node *node, struct ul_row_builder *row)
 {
     uint32_t ranks[32] = {0}, numbers = 0, count = 0;
     while (!ul_row_take(row, ")")) {
@@ -197,7 +197,7 @@ static struct ul_row_item attr_or(const struct ul_attr *attr, struct ul_row_item
 }
 
 /* Reads the attributes that the row asks for, and takes them from the node. */
-static void read_attrs(struct ul_old_node *node, struct ul_row *row)
+static void read_attrs(struct ul_old_node *node, struct ul_row_builder *row)
 {
     struct ul_arena *scratch = node->builder->scratch;
     struct ul_attr *kept = UL_NEW_ARRAY(scratch, struct ul_attr, node->attr_count);
@@ -224,7 +224,7 @@ static void read_attrs(struct ul_old_node *node, struct ul_row *row)
 /* ---- Bodies ---- */
 
 /* False where something is wrong, which has been reported. */
-static bool is_good(struct ul_old_node *node, const struct ul_row *row)
+static bool is_good(struct ul_old_node *node, const struct ul_row_builder *row)
 {
     struct ul_type unused;
     for (uint32_t i = 0; row->wrong != NULL && row->unknown != UL_NONE && i < node->input_count;
@@ -242,7 +242,7 @@ static bool is_good(struct ul_old_node *node, const struct ul_row *row)
 }
 
 /* derivative(y, gradient, x, x, ...): each named output is the derivative of y by one of the xs. */
-static void finish_derivative(struct ul_old_node *node, struct ul_row *row)
+static void finish_derivative(struct ul_old_node *node, struct ul_row_builder *row)
 {
     ul_value_id of[2] = {UL_NONE, UL_NONE}, wanted[RESULTS];
     uint32_t outputs[RESULTS], count = 0, wanted_count = 0;
@@ -264,7 +264,7 @@ static void finish_derivative(struct ul_old_node *node, struct ul_row *row)
         ul_old_set_result(node, outputs[i], node->builder->graph->nodes[id].outputs[i]);
 }
 
-static void finish(struct ul_old_node *node, struct ul_row *row)
+static void finish(struct ul_old_node *node, struct ul_row_builder *row)
 {
     ul_value_id results[RESULTS];
     uint32_t wanted = 0;
@@ -283,7 +283,7 @@ static void finish(struct ul_old_node *node, struct ul_row *row)
 }
 
 /* Begins a body with these names too, in a row of its own where the node has none. */
-static void begin_body(struct ul_old_node *node, struct ul_row *row,
+static void begin_body(struct ul_old_node *node, struct ul_row_builder *row,
                        const struct ul_row_name *names, const char *body)
 {
     if (node->row != NULL)
@@ -301,7 +301,7 @@ static void begin_body(struct ul_old_node *node, struct ul_row *row,
 bool ul_old_run(struct ul_old_node *node, const struct ul_row_name *names, const char *body,
                 uint32_t count, ul_value_id *results)
 {
-    struct ul_row row;
+    struct ul_row_builder row;
     begin_body(node, &row, names, body);
     ul_row_run(&row, UINT32_MAX, count, results);
     return is_good(node, &row);
@@ -315,14 +315,14 @@ ul_value_id ul_old_make(struct ul_old_node *node, const struct ul_row_name *name
 
 void ul_old_finish(struct ul_old_node *node, const struct ul_row_name *names, const char *body)
 {
-    struct ul_row row;
+    struct ul_row_builder row;
     begin_body(node, &row, names, body);
     finish(node, &row);
 }
 
 void ul_rows_upgrade(struct ul_old_node *node, const struct ul_upgrade_row *text)
 {
-    struct ul_row row;
+    struct ul_row_builder row;
     begin(node, &row);
     row.at = strchr(text->text, '(') + 1;
     if (!read_inputs(node, &row))

@@ -23,7 +23,7 @@ bool ul_sequence_is(ul_value_id value)
     return value >= UL_SEQUENCE_FIRST && value < UL_ABSENT;
 }
 
-const struct ul_sequence *ul_sequence_get(const struct ul_builder *builder, ul_value_id value)
+const struct ul_sequence *ul_sequence_get(const struct ul_model_builder *builder, ul_value_id value)
 {
     UL_ASSERT(ul_sequence_is(value) && value - UL_SEQUENCE_FIRST < builder->sequence_count);
     return &builder->sequences[value - UL_SEQUENCE_FIRST];
@@ -64,7 +64,7 @@ static struct list list_new(struct ul_old_node *node, uint64_t count)
     return (struct list){0, UL_NEW_ARRAY(node->builder->scratch, ul_value_id, count)};
 }
 
-ul_value_id ul_builder_add_sequence(struct ul_builder *builder, const ul_value_id *items,
+ul_value_id ul_builder_add_sequence(struct ul_model_builder *builder, const ul_value_id *items,
                                     uint32_t count)
 {
     UL_GROW(builder->scratch, builder->sequences, builder->sequence_count,

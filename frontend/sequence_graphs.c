@@ -29,7 +29,7 @@ static bool find_arguments(struct ul_old_node *node, uint32_t index, ul_value_id
 
 static enum ul_status sequence_map(struct ul_old_node *node)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     if (!ul_sequence_is(ul_old_input(node, 0)) || node->graphs[0] == NULL) {
         ul_old_not_known(node, ul_old_input(node, 0),
                          "needs a sequence whose tensors are known, and a graph");
@@ -41,7 +41,7 @@ static enum ul_status sequence_map(struct ul_old_node *node)
     ul_value_id *made = UL_NEW_ARRAY(builder->scratch, ul_value_id, width);
     ul_value_id *items = UL_NEW_ARRAY(builder->scratch, ul_value_id, (uint64_t)width * count);
     for (uint32_t i = 0; i < count; i++) {
-        struct ul_call call = {i, false, node->input_count, width, arguments, made};
+        struct ul_graph_call call = {i, false, node->input_count, width, arguments, made};
         if (!find_arguments(node, i, arguments)) {
             ul_old_problem(node, "has a sequence that is shorter than its first");
             return UL_OK;
@@ -87,13 +87,13 @@ static ul_value_id read_trip(struct ul_old_node *node, int64_t *limit, int64_t *
 static enum ul_status run_loop(struct ul_old_node *node, ul_value_id *carried, uint32_t width,
                                ul_value_id *unknown)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     ul_value_id *arguments = UL_NEW_ARRAY(builder->scratch, ul_value_id, (uint64_t)width + 2);
     ul_value_id *made = UL_NEW_ARRAY(builder->scratch, ul_value_id, (uint64_t)width + 1);
     int64_t limit, goes_on;
     *unknown = read_trip(node, &limit, &goes_on);
     for (uint32_t i = 0; *unknown == UL_NONE && goes_on != 0 && i < limit; i++) {
-        struct ul_call call = {i, true, width + 2, width + 1, arguments, made};
+        struct ul_graph_call call = {i, true, width + 2, width + 1, arguments, made};
         arguments[0] = ul_old_const_int(node, UL_I64, i);
         arguments[1] = ul_old_const_int(node, UL_BOOL, 1);
         memcpy(arguments + 2, carried, sizeof *carried * width);
@@ -141,7 +141,7 @@ static enum ul_status branch_with_sequences(struct ul_old_node *node)
         return UL_OK;
     }
     const Onnx__GraphProto *branch = node->graphs[truth != 0 ? 0 : 1];
-    struct ul_call call = {.makes_sequences = true, .output_count = node->output_count};
+    struct ul_graph_call call = {.makes_sequences = true, .output_count = node->output_count};
     call.outputs = node->results;
     if (branch == NULL) {
         ul_old_problem(node, "lacks a branch");

@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct source {
-    struct ul_builder *builder;
+    struct ul_model_builder *builder;
     const Onnx__TensorProto *proto;
     const char *owner;
     struct ul_type type;
@@ -28,7 +28,7 @@ static bool is_packed(enum ul_dtype dtype)
     return ul_dtype_get(dtype)->bits < 8;
 }
 
-enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
+enum ul_status ul_tensor_type(struct ul_model_builder *builder, const Onnx__TensorProto *proto,
                               const char *owner, struct ul_type *type)
 {
     const char *quoted = ul_quote(builder->scratch, owner);
@@ -284,7 +284,7 @@ static enum ul_status decode_typed(const struct source *source, const struct ul_
     return UL_OK;
 }
 
-enum ul_status ul_tensor_decode(struct ul_builder *builder, const Onnx__TensorProto *proto,
+enum ul_status ul_tensor_decode(struct ul_model_builder *builder, const Onnx__TensorProto *proto,
                                 const char *owner, const struct ul_tensor **out)
 {
     struct source source = {.builder = builder, .proto = proto, .owner = owner};

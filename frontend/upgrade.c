@@ -109,10 +109,10 @@ static const struct {
     {"com.ms.internal.nhwc", NULL, ul_upgrade_microsoft_nchwc},
 };
 
-static enum ul_status build_block(struct ul_builder *builder, const struct ul_old_node *node,
+static enum ul_status build_block(struct ul_model_builder *builder, const struct ul_old_node *node,
                                   const Onnx__GraphProto *proto)
 {
-    struct ul_builder saved = *builder;
+    struct ul_model_builder saved = *builder;
     struct ul_scope scope = {.outer = saved.scope};
     ul_names_init(&scope.names, builder->scratch);
     if (builder->depth >= UL_LIMIT_NESTING)

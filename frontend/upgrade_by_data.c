@@ -24,7 +24,7 @@ static const struct ul_tensor *known(struct ul_old_node *node, uint32_t index)
 
 static void set_constant(struct ul_old_node *node, uint32_t output, const struct ul_tensor *tensor)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     node->finished = true;
     if (output < node->output_count)
         ul_old_set_result(node, output,

@@ -51,7 +51,7 @@ static enum ul_status apply(struct ul_old_node *node, uint32_t which, ul_value_i
     if (node->graphs[which] == NULL)
         return UL_OK;
     ul_value_id made = UL_NONE;
-    const struct ul_call call = {
+    const struct ul_graph_call call = {
         .input_count = 1, .inputs = x, .output_count = 1, .outputs = &made};
     UL_TRY(ul_build_called(node, node->graphs[which], &call));
     *x = made;

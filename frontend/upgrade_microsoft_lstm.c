@@ -201,7 +201,7 @@ static ul_value_id take_gate(struct ul_old_node *node, const struct lstm *lstm,
 
 static ul_value_id add_argument(struct ul_old_node *node, const char *name)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     const char *full =
         ul_arena_printf(builder->graph->arena, "%s%s/%s", builder->prefix, node->name, name);
     ul_value_id value = ul_graph_add_value(builder->graph, full, UL_VALUE_ARGUMENT, NULL);
@@ -315,7 +315,7 @@ static ul_value_id turn_steps(struct ul_old_node *node, const struct lstm *lstm,
 /* Emits the Scan; its outputs are h, c and the h of all steps. */
 static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, int64_t direction)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     const int64_t backward = 1;
     struct way way = {.r = element_of(node, R, direction),
                       .r_scale = element_of(node, R_SCALE, direction),

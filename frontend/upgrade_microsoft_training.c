@@ -143,7 +143,7 @@ void ul_microsoft_max_pool_grad(struct ul_old_node *node)
 /* onnxruntime names the gradient of a value after the value: so the pooled value is found. */
 void ul_microsoft_average_pool_grad(struct ul_old_node *node)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     if (!ul_old_has_input(node, 0) || node->output_count == 0) {
         ul_old_invalid(node, "has no input or no output");
         return;

@@ -209,7 +209,7 @@ void ul_ml_label_encoder(struct ul_old_node *node)
 /* ZipMap makes a map for each row, from names to scores; here the scores stay a tensor. */
 void ul_ml_zip_map(struct ul_old_node *node)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     if (builder->model->notice == NULL)
         builder->model->notice = ul_arena_printf(
             builder->graph->arena,

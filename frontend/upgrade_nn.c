@@ -64,7 +64,7 @@ void ul_upgrade_upsample_scales(struct ul_old_node *node)
     const struct ul_attr *attr = ul_old_attr(node, "scales");
     if (attr == NULL || attr->kind != UL_ATTR_FLOATS)
         return;
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     int64_t count = attr->count;
     float *scales = UL_NEW_ARRAY(builder->scratch, float, attr->count);
     for (uint32_t i = 0; i < attr->count; i++)

@@ -16,7 +16,7 @@ static void set_directions(struct ul_old_node *node)
 
 void ul_upgrade_scan_8(struct ul_old_node *node)
 {
-    struct ul_builder *builder = node->builder;
+    struct ul_model_builder *builder = node->builder;
     struct ul_graph *graph = builder->graph;
     ul_op_id scan = ul_op_find("", "Scan");
     if (ul_old_input(node, 0) != UL_NONE) {

@@ -50,7 +50,7 @@ static ul_value_id window_items(const struct tfidf *t, int64_t from, int64_t cou
 static ul_value_id pool_items(const struct tfidf *t, int64_t begin, int64_t count, int64_t n,
                               int64_t k)
 {
-    struct ul_builder *builder = t->node->builder;
+    struct ul_model_builder *builder = t->node->builder;
     int64_t *items = UL_NEW_ARRAY(builder->scratch, int64_t, (uint64_t)count);
     int64_t dims[2] = {count, 1};
     for (int64_t g = 0; g < count; g++)
@@ -138,7 +138,7 @@ static ul_value_id apply_mode(const struct tfidf *t, ul_value_id counts)
 {
     const char *mode = ul_old_string(t->node, "mode", "TF");
     const struct ul_attr *weights = ul_old_attr(t->node, "weights");
-    struct ul_builder *builder = t->node->builder;
+    struct ul_model_builder *builder = t->node->builder;
     if (strcmp(mode, "IDF") == 0)
         counts = ul_old_emit(t->node, "Sign", 1, &counts, 0, NULL);
     if (strcmp(mode, "TF") == 0 || weights == NULL || weights->kind != UL_ATTR_FLOATS)
@@ -158,7 +158,7 @@ static ul_value_id apply_mode(const struct tfidf *t, ul_value_id counts)
 /* Puts n-gram g into column columns[g]; columns without an n-gram take the zeros after the last. */
 static ul_value_id place_columns(const struct tfidf *t, ul_value_id counts)
 {
-    struct ul_builder *builder = t->node->builder;
+    struct ul_model_builder *builder = t->node->builder;
     int64_t *source = UL_NEW_ARRAY(builder->scratch, int64_t, (uint64_t)t->column_count);
     struct ul_int_attr axis = {"axis", -1};
     for (int64_t i = 0; i < t->column_count; i++)

@@ -110,7 +110,7 @@ enum {
 enum { UL_ATTENTION_NORMS = 1 };
 
 /* What a query that sees no key gives. */
-enum ul_attend_empty {
+enum ul_attention_empty {
     UL_EMPTY_IS_NAN,  /* NaN, as a softmax of the whole row does */
     UL_EMPTY_IS_ZERO, /* zeros: Attention of ai.onnx */
     UL_NAN_IS_ZERO    /* zeros, and zeros also for a query one of whose weights is NaN:
@@ -130,7 +130,7 @@ struct ul_attention {
     /* There are as many valid keys as `lengths` says, and the last query is at the last of them:
      * what a causal query sees is counted from there. */
     bool ends_at_length;
-    enum ul_attend_empty empty;
+    enum ul_attention_empty empty;
     int64_t scores_mode; /* qk_matmul_output_mode */
     uint32_t order[4];   /* the output's dimensions, of [batch, head, query, element] */
 };

@@ -252,7 +252,7 @@ struct ul_attend {
     ul_kx factor;
     ul_kx share;   /* where has_shares */
     int64_t reach; /* query q sees keys up to q + reach at most */
-    enum ul_attend_empty empty;
+    enum ul_attention_empty empty;
     /* Set by a target that cuts keys: this is the part from split_var * split_keys on. Results come
      * undivided, and after them, as elements value_size and on, a query's largest score and the sum
      * of its weights. 0: all keys. */

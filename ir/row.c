@@ -10,7 +10,7 @@
 
 enum { OPERANDS = 16, SETS = 16, LIST = 4 * UL_LIMIT_RANK };
 
-static struct ul_row_item either(struct ul_row *row);
+static struct ul_row_item either(struct ul_row_builder *row);
 
 /* ---- Items ---- */
 
@@ -57,12 +57,12 @@ static bool holds(const struct ul_row_item *item)
 }
 
 /* Nothing is built here. */
-static bool is_idle(const struct ul_row *row)
+static bool is_idle(const struct ul_row_builder *row)
 {
     return row->skipped > 0 || row->wrong != NULL;
 }
 
-void ul_row_refuse(struct ul_row *row, bool is_invalid, const char *reason)
+void ul_row_refuse(struct ul_row_builder *row, bool is_invalid, const char *reason)
 {
     if (is_idle(row))
         return;
@@ -70,7 +70,7 @@ void ul_row_refuse(struct ul_row *row, bool is_invalid, const char *reason)
     row->is_invalid = is_invalid;
 }
 
-static struct ul_row_item refuse(struct ul_row *row, bool is_invalid, const char *reason)
+static struct ul_row_item refuse(struct ul_row_builder *row, bool is_invalid, const char *reason)
 {
     ul_row_refuse(row, is_invalid, reason);
     return ul_row_int(1);
@@ -78,13 +78,13 @@ static struct ul_row_item refuse(struct ul_row *row, bool is_invalid, const char
 
 /* ---- Text ---- */
 
-static void skip_space(struct ul_row *row)
+static void skip_space(struct ul_row_builder *row)
 {
     while (*row->at == ' ')
         row->at++;
 }
 
-bool ul_row_take(struct ul_row *row, const char *token)
+bool ul_row_take(struct ul_row_builder *row, const char *token)
 {
     size_t length = strlen(token);
     skip_space(row);
@@ -94,7 +94,7 @@ bool ul_row_take(struct ul_row *row, const char *token)
     return true;
 }
 
-static void expect(struct ul_row *row, const char *token)
+static void expect(struct ul_row_builder *row, const char *token)
 {
     bool is_there = ul_row_take(row, token);
     if (!is_there)
@@ -107,7 +107,7 @@ static bool is_of_name(char letter)
     return isalnum((unsigned char)letter) || letter == '_';
 }
 
-const char *ul_row_take_name(struct ul_row *row, uint32_t *length)
+const char *ul_row_take_name(struct ul_row_builder *row, uint32_t *length)
 {
     skip_space(row);
     const char *begin = row->at;
@@ -124,7 +124,8 @@ static bool is_word(const char *name, uint32_t length, const char *word)
     return strlen(word) == length && memcmp(name, word, length) == 0;
 }
 
-void ul_row_bind(struct ul_row *row, const char *name, uint32_t length, struct ul_row_item item)
+void ul_row_bind(struct ul_row_builder *row, const char *name, uint32_t length,
+                 struct ul_row_item item)
 {
     UL_ASSERT(row->name_count < UL_ROW_NAMES);
     row->names[row->name_count++] = (struct ul_row_span){name, length, item};
@@ -132,7 +133,7 @@ void ul_row_bind(struct ul_row *row, const char *name, uint32_t length, struct u
 
 /* ---- Values ---- */
 
-static ul_value_id make_number(struct ul_row *row, const struct ul_row_item *number,
+static ul_value_id make_number(struct ul_row_builder *row, const struct ul_row_item *number,
                                enum ul_dtype dtype)
 {
     struct ul_arena *arena = row->build->graph->arena;
@@ -152,7 +153,7 @@ static ul_value_id make_number(struct ul_row *row, const struct ul_row_item *num
                                ul_tensor_new(arena, &type, element));
 }
 
-static ul_value_id make_numbers(struct ul_row *row, const struct ul_row_item *list,
+static ul_value_id make_numbers(struct ul_row_builder *row, const struct ul_row_item *list,
                                 enum ul_dtype dtype)
 {
     const int64_t dims[1] = {list->count};
@@ -163,7 +164,7 @@ static ul_value_id make_numbers(struct ul_row *row, const struct ul_row_item *li
 }
 
 /* The type of numbers beside these items. */
-static enum ul_dtype dtype_beside(struct ul_row *row, const struct ul_row_item *items,
+static enum ul_dtype dtype_beside(struct ul_row_builder *row, const struct ul_row_item *items,
                                   uint32_t count)
 {
     enum ul_dtype dtype = UL_DTYPE_NONE;
@@ -174,7 +175,7 @@ static enum ul_dtype dtype_beside(struct ul_row *row, const struct ul_row_item *
     return dtype == UL_DTYPE_NONE ? UL_F32 : dtype;
 }
 
-static ul_value_id as_value(struct ul_row *row, const struct ul_row_item *item,
+static ul_value_id as_value(struct ul_row_builder *row, const struct ul_row_item *item,
                             const struct ul_row_item *beside, uint32_t count)
 {
     enum ul_dtype dtype = item->dtype;
@@ -191,8 +192,8 @@ static ul_value_id as_value(struct ul_row *row, const struct ul_row_item *item,
 }
 
 /* The operands as values; how many there are without absent ones at the end. */
-static uint32_t make_operands(struct ul_row *row, const char *op, const struct ul_row_item *items,
-                              uint32_t count, ul_value_id *values)
+static uint32_t make_operands(struct ul_row_builder *row, const char *op,
+                              const struct ul_row_item *items, uint32_t count, ul_value_id *values)
 {
     uint32_t kept = 0, first = strcmp(op, "Where") == 0; /* a condition has a type of its own */
     for (uint32_t i = 0; i < count; i++) {
@@ -202,7 +203,7 @@ static uint32_t make_operands(struct ul_row *row, const char *op, const struct u
     return kept;
 }
 
-static struct ul_row_item compute(struct ul_row *row, char op, const struct ul_row_item *a,
+static struct ul_row_item compute(struct ul_row_builder *row, char op, const struct ul_row_item *a,
                                   const struct ul_row_item *b)
 {
     int64_t i = 0;
@@ -237,7 +238,7 @@ static ul_op_id find_op(const char *text)
     return op;
 }
 
-static void set_attr(struct ul_row *row, ul_node_id node, const char *name,
+static void set_attr(struct ul_row_builder *row, ul_node_id node, const char *name,
                      const struct ul_row_item *item)
 {
     struct ul_graph *graph = row->build->graph;
@@ -260,7 +261,7 @@ struct sets {
     struct ul_row_span list[SETS];
 };
 
-static void read_sets(struct ul_row *row, struct sets *sets)
+static void read_sets(struct ul_row_builder *row, struct sets *sets)
 {
     while (!ul_row_take(row, "}")) {
         struct ul_row_span *set = &sets->list[sets->count];
@@ -278,7 +279,7 @@ static void read_sets(struct ul_row *row, struct sets *sets)
     }
 }
 
-static void apply_sets(struct ul_row *row, ul_node_id node, const struct sets *sets)
+static void apply_sets(struct ul_row_builder *row, ul_node_id node, const struct sets *sets)
 {
     const struct ul_attr *attrs = sets->is_all ? row->all_attrs : row->own_attrs;
     uint32_t count = sets->is_all ? row->all_count : row->own_count;
@@ -294,7 +295,7 @@ static void apply_sets(struct ul_row *row, ul_node_id node, const struct sets *s
 }
 
 /* All that it is made of is read, and has its types asked for, before the node is there. */
-static struct ul_row_item add_node(struct ul_row *row, const char *op,
+static struct ul_row_item add_node(struct ul_row_builder *row, const char *op,
                                    const struct ul_row_item *items, uint32_t count,
                                    const struct sets *sets)
 {
@@ -314,7 +315,7 @@ static struct ul_row_item add_node(struct ul_row *row, const char *op,
 }
 
 /* a op b, of numbers or values. */
-static struct ul_row_item combine(struct ul_row *row, char op, const struct ul_row_item *a,
+static struct ul_row_item combine(struct ul_row_builder *row, char op, const struct ul_row_item *a,
                                   const struct ul_row_item *b)
 {
     const char *node = op == '+' ? "Add" : op == '-' ? "Sub" : op == '*' ? "Mul" : "Div";
@@ -332,7 +333,7 @@ static struct ul_row_item combine(struct ul_row *row, char op, const struct ul_r
     return add_node(row, node, items, 2, &none);
 }
 
-static struct ul_row_item read_call(struct ul_row *row, const char *name, uint32_t length)
+static struct ul_row_item read_call(struct ul_row_builder *row, const char *name, uint32_t length)
 {
     struct ul_row_item items[OPERANDS], made = ul_row_int(1);
     struct sets sets = {.count = 0};
@@ -358,7 +359,7 @@ static struct ul_row_item read_call(struct ul_row *row, const char *name, uint32
 
 /* ---- Expressions ---- */
 
-static struct ul_row_item read_number(struct ul_row *row)
+static struct ul_row_item read_number(struct ul_row_builder *row)
 {
     char *end;
     const char *begin = row->at;
@@ -376,7 +377,7 @@ static struct ul_row_item read_number(struct ul_row *row)
     return ul_row_float(number);
 }
 
-static struct ul_row_item read_text(struct ul_row *row)
+static struct ul_row_item read_text(struct ul_row_builder *row)
 {
     const char *begin = row->at + 1, *end = strchr(begin, *row->at);
     UL_ASSERT(end != NULL);
@@ -385,7 +386,7 @@ static struct ul_row_item read_text(struct ul_row *row)
         .kind = UL_ROW_TEXT, .text = begin, .count = (uint32_t)(end - begin)};
 }
 
-static void add_to_list(struct ul_row *row, int64_t *list, uint32_t *count, int64_t number)
+static void add_to_list(struct ul_row_builder *row, int64_t *list, uint32_t *count, int64_t number)
 {
     if (*count < LIST)
         list[(*count)++] = number;
@@ -393,7 +394,7 @@ static void add_to_list(struct ul_row *row, int64_t *list, uint32_t *count, int6
         (void)refuse(row, true, "a list is too long");
 }
 
-static struct ul_row_item read_list(struct ul_row *row)
+static struct ul_row_item read_list(struct ul_row_builder *row)
 {
     int64_t list[LIST];
     uint32_t count = 0;
@@ -414,7 +415,7 @@ static struct ul_row_item read_list(struct ul_row *row)
     return ul_row_ints(count, ul_arena_copy(row->build->scratch, list, count * sizeof *list));
 }
 
-static struct ul_row_item read_name(struct ul_row *row)
+static struct ul_row_item read_name(struct ul_row_builder *row)
 {
     uint32_t length;
     char text[16];
@@ -438,7 +439,7 @@ static struct ul_row_item read_name(struct ul_row *row)
     return ul_row_int(ul_dtype_find(text));
 }
 
-static struct ul_row_item read_part(struct ul_row *row)
+static struct ul_row_item read_part(struct ul_row_builder *row)
 {
     skip_space(row);
     if (isdigit((unsigned char)*row->at))
@@ -455,7 +456,8 @@ static struct ul_row_item read_part(struct ul_row *row)
 }
 
 /* Dimensions of a value, or elements of a list; from the end where `at` is below 0. */
-static struct ul_row_item read_element(struct ul_row *row, const int64_t *list, uint32_t count)
+static struct ul_row_item read_element(struct ul_row_builder *row, const int64_t *list,
+                                       uint32_t count)
 {
     char *end;
     int64_t at = strtoll(row->at, &end, 10);
@@ -468,7 +470,7 @@ static struct ul_row_item read_element(struct ul_row *row, const int64_t *list, 
     return ul_row_int(list[at]);
 }
 
-static struct ul_row_item read_which(struct ul_row *row, const struct ul_row_item *of)
+static struct ul_row_item read_which(struct ul_row_builder *row, const struct ul_row_item *of)
 {
     struct ul_type type = {.rank = 0};
     uint32_t length = 0;
@@ -499,7 +501,7 @@ static struct ul_row_item read_which(struct ul_row *row, const struct ul_row_ite
     return ul_row_int(is_idle(row) ? 1 : (int64_t)ul_type_elements(&type));
 }
 
-static struct ul_row_item unary(struct ul_row *row)
+static struct ul_row_item unary(struct ul_row_builder *row)
 {
     if (ul_row_take(row, "!")) {
         struct ul_row_item item = unary(row);
@@ -532,7 +534,7 @@ static struct ul_row_item unary(struct ul_row *row)
     return item;
 }
 
-static struct ul_row_item product(struct ul_row *row)
+static struct ul_row_item product(struct ul_row_builder *row)
 {
     struct ul_row_item item = unary(row);
     for (;;) {
@@ -546,7 +548,7 @@ static struct ul_row_item product(struct ul_row *row)
     }
 }
 
-static struct ul_row_item sum(struct ul_row *row)
+static struct ul_row_item sum(struct ul_row_builder *row)
 {
     struct ul_row_item item = product(row);
     for (;;) {
@@ -571,7 +573,7 @@ static int order_of(const struct ul_row_item *a, const struct ul_row_item *b)
     return isnan(a->f) || isnan(b->f) ? UNORDERED : (a->f > b->f) - (a->f < b->f);
 }
 
-static struct ul_row_item compared(struct ul_row *row)
+static struct ul_row_item compared(struct ul_row_builder *row)
 {
     static const char *const signs[] = {"==", "!=", "<=", ">=", "<", ">"};
     struct ul_row_item a = sum(row);
@@ -587,7 +589,7 @@ static struct ul_row_item compared(struct ul_row *row)
 }
 
 /* Behind an answer nothing more is asked. */
-static struct ul_row_item all(struct ul_row *row)
+static struct ul_row_item all(struct ul_row_builder *row)
 {
     struct ul_row_item item = compared(row);
     while (ul_row_take(row, "&&")) {
@@ -600,7 +602,7 @@ static struct ul_row_item all(struct ul_row *row)
     return item;
 }
 
-static struct ul_row_item any(struct ul_row *row)
+static struct ul_row_item any(struct ul_row_builder *row)
 {
     struct ul_row_item item = all(row);
     while (ul_row_take(row, "||")) {
@@ -613,7 +615,7 @@ static struct ul_row_item any(struct ul_row *row)
     return item;
 }
 
-static struct ul_row_item either(struct ul_row *row)
+static struct ul_row_item either(struct ul_row_builder *row)
 {
     struct ul_row_item condition = any(row);
     skip_space(row);
@@ -630,7 +632,7 @@ static struct ul_row_item either(struct ul_row *row)
     return yes ? first : second;
 }
 
-struct ul_row_item ul_row_read(struct ul_row *row)
+struct ul_row_item ul_row_read(struct ul_row_builder *row)
 {
     row->outputs = 1;
     return either(row);
@@ -639,7 +641,7 @@ struct ul_row_item ul_row_read(struct ul_row *row)
 /* ---- Bodies ---- */
 
 /* invalid TEXT if CONDITION, problem TEXT if CONDITION */
-static bool read_refusal(struct ul_row *row)
+static bool read_refusal(struct ul_row_builder *row)
 {
     bool is_invalid = ul_row_take(row, "invalid ");
     if (!is_invalid && !ul_row_take(row, "problem "))
@@ -655,7 +657,7 @@ static bool read_refusal(struct ul_row *row)
 }
 
 /* name, name = expression; false, and nothing is read, where something else stands there. */
-static bool read_naming(struct ul_row *row)
+static bool read_naming(struct ul_row_builder *row)
 {
     struct ul_row_span names[4];
     const char *begin = row->at;
@@ -683,14 +685,14 @@ static bool read_naming(struct ul_row *row)
     return true;
 }
 
-void ul_row_run_statements(struct ul_row *row)
+void ul_row_run_statements(struct ul_row_builder *row)
 {
     row->outputs = 1;
     while (read_refusal(row) || read_naming(row))
         expect(row, ";");
 }
 
-void ul_row_run(struct ul_row *row, uint32_t wanted, uint32_t count, ul_value_id *results)
+void ul_row_run(struct ul_row_builder *row, uint32_t wanted, uint32_t count, ul_value_id *results)
 {
     for (uint32_t i = 0; i < count; i++)
         results[i] = UL_NONE;

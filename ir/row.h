@@ -61,13 +61,13 @@ struct ul_row_name {
     struct ul_row_item item;
 };
 
-struct ul_row {
+struct ul_row_builder {
     struct ul_build *build; /* with scratch */
     struct ul_type (*type_of)(void *context, ul_value_id value);
     void *context;
     /* An operator that is none of ours, as *made; false: there is none of that name. NULL: none is.
      */
-    bool (*step)(struct ul_row *row, const char *name, const struct ul_row_item *operands,
+    bool (*step)(struct ul_row_builder *row, const char *name, const struct ul_row_item *operands,
                  uint32_t count, struct ul_row_item *made);
     const char *constant; /* what constants are called */
     enum ul_dtype dtype;  /* of a number that stands beside none; UL_DTYPE_NONE: f32 */
@@ -97,17 +97,18 @@ struct ul_row_item ul_row_text(const char *text);
 struct ul_row_item ul_row_ints(uint32_t count, const int64_t *ints);
 struct ul_row_item ul_row_floats(uint32_t count, const double *floats);
 
-void ul_row_bind(struct ul_row *row, const char *name, uint32_t length, struct ul_row_item item);
+void ul_row_bind(struct ul_row_builder *row, const char *name, uint32_t length,
+                 struct ul_row_item item);
 /* Whether `token` is next, which is then read. */
-bool ul_row_take(struct ul_row *row, const char *token);
+bool ul_row_take(struct ul_row_builder *row, const char *token);
 /* The name that is next, of *length letters; NULL: none is. */
-const char *ul_row_take_name(struct ul_row *row, uint32_t *length);
-struct ul_row_item ul_row_read(struct ul_row *row);
+const char *ul_row_take_name(struct ul_row_builder *row, uint32_t *length);
+struct ul_row_item ul_row_read(struct ul_row_builder *row);
 /* Notes what is wrong, unless something is already. */
-void ul_row_refuse(struct ul_row *row, bool is_invalid, const char *reason);
+void ul_row_refuse(struct ul_row_builder *row, bool is_invalid, const char *reason);
 /* Reads the body at row->at. Result i goes to results[i] where bit i of `wanted` is set; those that
  * there are not, or that are wrong, are UL_NONE. */
-void ul_row_run_statements(struct ul_row *row);
-void ul_row_run(struct ul_row *row, uint32_t wanted, uint32_t count, ul_value_id *results);
+void ul_row_run_statements(struct ul_row_builder *row);
+void ul_row_run(struct ul_row_builder *row, uint32_t wanted, uint32_t count, ul_value_id *results);
 
 #endif

@@ -120,13 +120,13 @@ struct ul_inside_site {
     ul_node_id *readers;
     uint32_t reader_count;
 };
-struct ul_inside {
+struct ul_inside_sites {
     struct ul_inside_site *sites;
     uint32_t count, capacity;
 };
 /* Takes a graph as the pipeline leaves it. */
 void ul_inside_find(struct ul_arena *arena, const struct ul_graph *graph,
-                    const struct ul_passes_options *options, struct ul_inside *found);
+                    const struct ul_passes_options *options, struct ul_inside_sites *found);
 /* In a graph after the pass: the last node of the step that one of its readers belongs to. */
 ul_node_id ul_inside_last(const struct ul_graph *graph, ul_node_id reader);
 

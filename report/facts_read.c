@@ -10,12 +10,12 @@ static const uint64_t MAX_NUMBER = (uint64_t)1 << 60;
 
 /* The place of a value, for messages. */
 struct where {
-    struct ul_json *json;
+    struct ul_json_reader *json;
     const char *list;     /* "\"remedies\": ", or "" */
     const char *size_key; /* the name of "size" there, or NULL */
 };
 
-enum ul_status ul_json_parse(struct ul_json *json, const char *text, size_t length)
+enum ul_status ul_json_parse(struct ul_json_reader *json, const char *text, size_t length)
 {
     json_error_t error;
     json->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
@@ -67,8 +67,8 @@ static const char *take_change(const json_t *item, int64_t *out)
 }
 
 /* Finds which of the names it is. */
-static const char *take_name(struct ul_json *json, const struct ul_fact *fact, const json_t *item,
-                             uint32_t *out)
+static const char *take_name(struct ul_json_reader *json, const struct ul_fact *fact,
+                             const json_t *item, uint32_t *out)
 {
     UL_ASSERT(fact->names != NULL);
     const char *text = json_string_value(item);
@@ -79,8 +79,8 @@ static const char *take_name(struct ul_json *json, const struct ul_fact *fact, c
                            text != NULL ? ul_quote(json->arena, text) : "no text");
 }
 
-static const char *take_text(struct ul_json *json, const struct ul_fact *fact, const json_t *item,
-                             const char **out)
+static const char *take_text(struct ul_json_reader *json, const struct ul_fact *fact,
+                             const json_t *item, const char **out)
 {
     uint32_t name;
     *out = "";
@@ -92,8 +92,8 @@ static const char *take_text(struct ul_json *json, const struct ul_fact *fact, c
     return fact->type == UL_FACT_NAME ? take_name(json, fact, item, &name) : NULL;
 }
 
-static const char *take_indexes(struct ul_json *json, const json_t *item, const uint32_t **out,
-                                uint32_t *count)
+static const char *take_indexes(struct ul_json_reader *json, const json_t *item,
+                                const uint32_t **out, uint32_t *count)
 {
     if (!json_is_array(item) || json_array_size(item) >= UINT32_MAX)
         return "no list";
@@ -106,8 +106,8 @@ static const char *take_indexes(struct ul_json *json, const json_t *item, const 
     return NULL;
 }
 
-static const char *take_value(struct ul_json *json, const struct ul_fact *fact, const json_t *item,
-                              char *object)
+static const char *take_value(struct ul_json_reader *json, const struct ul_fact *fact,
+                              const json_t *item, char *object)
 {
     void *place = object + fact->place;
     switch ((int)fact->type) {
@@ -179,7 +179,7 @@ static enum ul_status read_set(const struct where *where, const struct ul_fact *
 static enum ul_status read_pairs(const struct where *where, const json_t *list,
                                  const struct ul_report_option **out, uint32_t *option_count)
 {
-    struct ul_json *json = where->json;
+    struct ul_json_reader *json = where->json;
     size_t count = json_array_size(list);
     if (!json_is_array(list) || count >= UINT32_MAX)
         return ul_diag_set(json->diag, UL_INVALID, "\"options\" is missing or no list");
@@ -203,7 +203,7 @@ static enum ul_status read_column(const struct where *where, const struct ul_fac
                                   const struct ul_fact *fact, const json_t *item, char *records,
                                   uint32_t count)
 {
-    struct ul_json *json = where->json;
+    struct ul_json_reader *json = where->json;
     const json_t *names = json_object_get(json_object_get(json->root, table->key), "name");
     const json_t *column = json_object_get(item, fact->key);
     if (!json_is_array(column))
@@ -249,8 +249,8 @@ static void clear(const struct ul_fact *fact, char *object)
 }
 
 /* Makes room for as many records as the list has entries; false where it is no list. */
-static bool make_room(struct ul_json *json, const struct ul_fact_class *class, const json_t *list,
-                      char **records, uint32_t *count)
+static bool make_room(struct ul_json_reader *json, const struct ul_fact_class *class,
+                      const json_t *list, char **records, uint32_t *count)
 {
     *count = (uint32_t)json_array_size(list);
     *records = ul_arena_alloc(json->arena, ul_size_mul_or_die(*count, class->size_bytes));
@@ -349,7 +349,7 @@ static enum ul_status read_object(const struct where *where, const struct ul_fac
     return UL_OK;
 }
 
-enum ul_status ul_facts_read(struct ul_json *json, struct ul_saved *saved)
+enum ul_status ul_facts_read(struct ul_json_reader *json, struct ul_saved *saved)
 {
     struct where where = {.json = json, .list = ""};
     *saved = (struct ul_saved){.process_bytes = UINT64_MAX}; /* an older plan does not say */
@@ -359,7 +359,7 @@ enum ul_status ul_facts_read(struct ul_json *json, struct ul_saved *saved)
 enum ul_status ul_facts_read_text(struct ul_arena *arena, const char *text, size_t length,
                                   struct ul_saved *saved, struct ul_diag *diag)
 {
-    struct ul_json json = {.arena = arena, .diag = diag};
+    struct ul_json_reader json = {.arena = arena, .diag = diag};
     enum ul_status status = ul_json_parse(&json, text, length);
     if (status == UL_OK)
         status = ul_facts_read(&json, saved);

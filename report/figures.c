@@ -102,7 +102,7 @@ uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space)
     uint32_t index = 0;
     UL_ASSERT(space <= problem->space_count);
     for (uint32_t s = 0; s < space; s++)
-        index += !problem->spaces[s].beside;
+        index += !problem->spaces[s].is_overhead;
     return index;
 }
 
@@ -110,7 +110,7 @@ uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index)
 {
     uint32_t space = 0;
     for (; space < problem->space_count; space++) {
-        if (!problem->spaces[space].beside && index-- == 0)
+        if (!problem->spaces[space].is_overhead && index-- == 0)
             break;
     }
     return space; /* an invalid index stays invalid */

@@ -12,20 +12,22 @@
 
 #include <jansson.h>
 
-struct ul_json {
+struct ul_json_reader {
     struct ul_arena *arena;
     struct ul_diag *diag;
     json_t *root; /* NULL where the text does not parse */
 };
 
-enum ul_status ul_json_parse(struct ul_json *json, const char *text, size_t length) UL_MUST_CHECK;
+enum ul_status ul_json_parse(struct ul_json_reader *json, const char *text,
+                             size_t length) UL_MUST_CHECK;
 /* facts_read.c */
-enum ul_status ul_facts_read(struct ul_json *json, struct ul_saved *saved) UL_MUST_CHECK;
+enum ul_status ul_facts_read(struct ul_json_reader *json, struct ul_saved *saved) UL_MUST_CHECK;
 /* The same for a text. */
 enum ul_status ul_facts_read_text(struct ul_arena *arena, const char *text, size_t length,
                                   struct ul_saved *saved, struct ul_diag *diag) UL_MUST_CHECK;
 /* words.c: holds the planner's claims against the rest of the file, which is already checked;
  * UL_MISMATCH says what contradicts it. `sample_count` is that of a step of the program, or 0. */
-enum ul_status ul_report_check_words(struct ul_json *json, uint64_t sample_count) UL_MUST_CHECK;
+enum ul_status ul_report_check_words(struct ul_json_reader *json,
+                                     uint64_t sample_count) UL_MUST_CHECK;
 
 #endif

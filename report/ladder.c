@@ -17,22 +17,22 @@ static double overhead_at(const struct ul_plan_ladder *ladder, uint32_t i)
     return ul_plan_overhead(plan_at(ladder, i)->cost, plan_at(ladder, 0)->base_cost);
 }
 
-static struct ul_report_variant variant_at(const struct ul_report *report,
-                                           const struct ul_plan_ladder *ladder, uint32_t i)
+static struct ul_report_alternative alternative_at(const struct ul_report *report,
+                                                   const struct ul_plan_ladder *ladder, uint32_t i)
 {
-    if (report->variants == NULL)
-        return (struct ul_report_variant){.split_count = 0};
-    return report->variants[ladder->rungs[i].variant];
+    if (report->alternatives == NULL)
+        return (struct ul_report_alternative){.split_count = 0};
+    return report->alternatives[ladder->rungs[i].alternative];
 }
 
 static uint64_t process_at(const struct ul_report *report, const struct ul_plan_ladder *ladder,
                            uint32_t i)
 {
-    const struct ul_plan_beside *beside = &report->beside;
-    if (report->variants != NULL)
-        beside = &report->variants[ladder->rungs[i].variant].process;
+    const struct ul_process_overhead *overhead = &report->overhead;
+    if (report->alternatives != NULL)
+        overhead = &report->alternatives[ladder->rungs[i].alternative].process;
     UL_ASSERT(i < ladder->count);
-    return ul_plan_bounded_bytes(beside, plan_at(ladder, i));
+    return ul_plan_bounded_bytes(overhead, plan_at(ladder, i));
 }
 
 /* The report of one of the plans; false where the plan is of another program, whose names are not
@@ -40,15 +40,15 @@ static uint64_t process_at(const struct ul_report *report, const struct ul_plan_
 static bool report_at(const struct ul_report *report, const struct ul_plan_ladder *ladder,
                       uint32_t i, struct ul_report *own)
 {
-    const struct ul_report_variant variant = variant_at(report, ladder, i);
+    const struct ul_report_alternative alternative = alternative_at(report, ladder, i);
     *own = *report;
     own->plan = plan_at(ladder, i);
-    if (variant.problem != NULL) {
-        own->problem = variant.problem;
-        own->steps = variant.steps;
-        own->values = variant.values;
+    if (alternative.problem != NULL) {
+        own->problem = alternative.problem;
+        own->steps = alternative.steps;
+        own->values = alternative.values;
     }
-    return (ladder->rungs[i].variant == 0 || variant.problem != NULL) &&
+    return (ladder->rungs[i].alternative == 0 || alternative.problem != NULL) &&
            own->plan->position_count > 0;
 }
 
@@ -67,25 +67,25 @@ static double milliseconds(uint64_t nanoseconds)
 
 /* Differences of plans of a ladder: the number of recomputed steps, of chains computed in pieces,
  * of regions laid out as in the model, of light results computed inside their readers. */
-enum way { RECOMPUTED, SPLITS, LAYOUTS, INSIDE, WAY_COUNT };
-static const char *const way_names[WAY_COUNT] = {"recomputed", "splits", "layouts", "inside"};
+enum kind { RECOMPUTED, SPLITS, LAYOUTS, INSIDE, KIND_COUNT };
+static const char *const way_names[KIND_COUNT] = {"recomputed", "splits", "layouts", "inside"};
 
 static uint32_t count_of(const struct ul_report *report, const struct ul_plan_ladder *ladder,
-                         uint32_t i, enum way way)
+                         uint32_t i, enum kind kind)
 {
-    const struct ul_report_variant variant = variant_at(report, ladder, i);
-    return way == RECOMPUTED ? ul_report_recomputed(plan_at(ladder, i))
-           : way == SPLITS   ? variant.split_count
-           : way == LAYOUTS  ? variant.row_major_count
-                             : variant.inside_count;
+    const struct ul_report_alternative alternative = alternative_at(report, ladder, i);
+    return kind == RECOMPUTED ? ul_report_recomputed(plan_at(ladder, i))
+           : kind == SPLITS   ? alternative.split_count
+           : kind == LAYOUTS  ? alternative.row_major_count
+                              : alternative.inside_count;
 }
 
 /* Whether any plan uses the column; else it says nothing. */
 static bool has_column(const struct ul_report *report, const struct ul_plan_ladder *ladder,
-                       enum way way)
+                       enum kind kind)
 {
     for (uint32_t i = 0; i < ladder->count; i++)
-        if (count_of(report, ladder, i, way) > 0)
+        if (count_of(report, ladder, i, kind) > 0)
             return true;
     return false;
 }
@@ -102,9 +102,9 @@ static void put_head(struct ul_text *text, const struct ul_report *report,
     const char *unit = unit_of(ladder).name;
     ul_text_printf(text, "  reserved bytes  %8s  process bytes  %8s          ms    more time", unit,
                    unit);
-    for (enum way way = 0; way < WAY_COUNT; way++)
-        if (has_column(report, ladder, way))
-            ul_text_printf(text, "  %s", way_names[way]);
+    for (enum kind kind = 0; kind < KIND_COUNT; kind++)
+        if (has_column(report, ladder, kind))
+            ul_text_printf(text, "  %s", way_names[kind]);
     ul_text_put(text, "\n");
 }
 
@@ -117,10 +117,10 @@ static void put_row(struct ul_text *text, const struct ul_report *report,
     ul_text_printf(text, "  %14" PRIu64 "  %8.2f  %13" PRIu64 "  %8.2f  %10.4g  %9.3f %%", reserved,
                    (double)reserved / unit, process, (double)process / unit,
                    milliseconds(plan->cost), 100.0 * overhead_at(ladder, i));
-    for (enum way way = 0; way < WAY_COUNT; way++)
-        if (has_column(report, ladder, way))
-            ul_text_printf(text, "  %*u", (int)strlen(way_names[way]),
-                           count_of(report, ladder, i, way));
+    for (enum kind kind = 0; kind < KIND_COUNT; kind++)
+        if (has_column(report, ladder, kind))
+            ul_text_printf(text, "  %*u", (int)strlen(way_names[kind]),
+                           count_of(report, ladder, i, kind));
     ul_text_put(text, "\n");
 }
 
@@ -227,11 +227,11 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
     for (uint32_t i = 0; i < ladder->count; i++) {
         struct ul_report own;
         const struct ul_plan *plan = plan_at(ladder, i);
-        const struct ul_report_variant variant = variant_at(report, ladder, i);
+        const struct ul_report_alternative alternative = alternative_at(report, ladder, i);
         ul_text_printf(text, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%u,%u,",
                        plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
                        plan->base_cost, overhead_at(ladder, i), ul_report_recomputed(plan),
-                       variant.split_count);
+                       alternative.split_count);
         ul_text_put_csv(text, plan->order_method);
         ul_text_put(text, ",");
         ul_text_put_csv(text, plan->remat_method);
@@ -239,7 +239,7 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
         ul_text_put_csv(text, plan->pack_method);
         ul_text_put(text, ",");
         ul_text_printf(text, "%" PRIu64 ",%u,%u,", process_at(report, ladder, i),
-                       variant.row_major_count, variant.inside_count);
+                       alternative.row_major_count, alternative.inside_count);
         if (report_at(report, ladder, i, &own))
             ul_text_put_csv(text, peak_at(&own));
         ul_text_put(text, "\r\n");
@@ -255,14 +255,14 @@ void ul_report_save_ladder(const struct ul_report *report, struct ul_arena *aren
     saved->ladder = UL_NEW_ARRAY(arena, struct ul_saved_rung, saved->rung_count);
     for (uint32_t i = 0; i < saved->rung_count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);
-        const struct ul_report_variant variant = variant_at(report, ladder, i);
+        const struct ul_report_alternative alternative = alternative_at(report, ladder, i);
         saved->ladder[i] = (struct ul_saved_rung){.reserved_bytes = plan->reserved_bytes[0],
                                                   .process_bytes = process_at(report, ladder, i),
                                                   .cost = plan->cost,
                                                   .recomputed_steps = ul_report_recomputed(plan),
-                                                  .splits = variant.split_count,
-                                                  .row_major = variant.row_major_count,
-                                                  .inside = variant.inside_count};
+                                                  .splits = alternative.split_count,
+                                                  .row_major = alternative.row_major_count,
+                                                  .inside = alternative.inside_count};
     }
 }
 
@@ -325,12 +325,12 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
                        i == 0 ? "" : ",", plan->reserved_bytes[0], process_at(report, ladder, i),
                        plan->lower_bound_bytes, plan->cost, plan->base_cost, overhead_at(ladder, i),
                        ul_report_recomputed(plan));
-        struct ul_report_variant variant = variant_at(report, ladder, i);
-        put_texts(text, variant.split_count, variant.splits);
+        struct ul_report_alternative alternative = alternative_at(report, ladder, i);
+        put_texts(text, alternative.split_count, alternative.splits);
         ul_text_put(text, "], \"row_major\": [");
-        put_texts(text, variant.row_major_count, variant.row_major);
+        put_texts(text, alternative.row_major_count, alternative.row_major);
         ul_text_put(text, "], \"inside\": [");
-        put_texts(text, variant.inside_count, variant.inside);
+        put_texts(text, alternative.inside_count, alternative.inside);
         ul_text_put(text, "], \"method\": {\"order\": ");
         ul_text_put_json(text, plan->order_method);
         ul_text_put(text, ", \"remat\": ");

@@ -324,6 +324,6 @@ enum ul_status ul_report_read_plan(struct ul_arena *arena, const struct ul_saved
     UL_TRY(place_steps(said, arena, problem, plan, diag));
     UL_TRY(place_ranges(said, arena, problem, plan, diag));
     UL_TRY(ul_plan_index_ranges(arena, problem, plan, diag));
-    ul_plan_place_beside(arena, problem, plan);
+    ul_plan_place_overhead(arena, problem, plan);
     return UL_OK;
 }

@@ -32,14 +32,14 @@ struct ul_report_value {
 /* A variant of the program: the chains that it computes in pieces, as option --split names them;
  * what it lays out as in the model, as in --row-major; and what its backward pass computes as it is
  * read, as in --inside. */
-struct ul_report_variant {
+struct ul_report_alternative {
     uint32_t split_count, row_major_count, inside_count;
     const char *const *splits, *const *row_major, *const *inside;
     /* the problem of its plans; NULL: its steps and values are not known */
     const struct ul_problem *problem;
     const struct ul_report_step *steps;
     const struct ul_report_value *values;
-    struct ul_plan_beside process; /* what its process takes besides its buffer */
+    struct ul_process_overhead process; /* what its process takes besides its buffer */
 };
 
 /* The space of weights that are read-only data, where a plan has any. */
@@ -92,12 +92,14 @@ struct ul_report {
     /* facts that neither of them has, nor the fields below: the model, the request, what is
      * trained and launched, the process, what else was planned */
     struct ul_saved facts;
-    struct ul_plan_beside beside; /* what the process takes besides the buffers of its plans */
+    struct ul_process_overhead
+        overhead; /* what the process takes besides the buffers of its plans */
     const struct ul_plan_ladder
         *ladder; /* the ladder of plans under other budgets; NULL: it was not made */
-    const struct ul_report_step *steps;       /* by problem step */
-    const struct ul_report_value *values;     /* by problem value */
-    const struct ul_report_variant *variants; /* by variant of a ladder; NULL: there is only one */
+    const struct ul_report_step *steps;   /* by problem step */
+    const struct ul_report_value *values; /* by problem value */
+    const struct ul_report_alternative
+        *alternatives;             /* by variant of a ladder; NULL: there is only one */
     const uint32_t *model_regions; /* by model of facts.models: the region of its steps */
 };
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* A value as JSON, short enough for a message. */
-static const char *value_text(struct ul_json *json, const json_t *value)
+static const char *value_text(struct ul_json_reader *json, const json_t *value)
 {
     char dumped[80];
     if (json_is_array(value))
@@ -29,14 +29,14 @@ static const char *value_text(struct ul_json *json, const json_t *value)
 }
 
 struct holder {
-    struct ul_json *json;
+    struct ul_json_reader *json;
     const json_t *names; /* names for the entries of the table's columns */
 };
 
 static enum ul_status fail(const struct holder *holder, const char *place, size_t entry,
                            const json_t *said, const json_t *own)
 {
-    struct ul_json *json = holder->json;
+    struct ul_json_reader *json = holder->json;
     const char *name = json_string_value(json_array_get(holder->names, entry));
     const char *where = entry == SIZE_MAX ? "" : ul_arena_printf(json->arena, ", entry %zu", entry);
     if (name != NULL)
@@ -112,7 +112,7 @@ static void list_places(const struct ul_fact_class *class, const char *prefix, c
     }
 }
 
-static const char *places(const struct ul_json *file, enum ul_fact_held kind)
+static const char *places(const struct ul_json_reader *file, enum ul_fact_held kind)
 {
     struct ul_text list;
     ul_text_init(&list, file->arena);
@@ -124,7 +124,7 @@ enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, si
                                     const struct ul_text *own, uint64_t sample_count,
                                     struct ul_report_words *words, struct ul_diag *diag)
 {
-    struct ul_json file = {.arena = arena, .diag = diag}, fresh = file;
+    struct ul_json_reader file = {.arena = arena, .diag = diag}, fresh = file;
     enum ul_status status = ul_json_parse(&file, said, said_length);
     if (status == UL_OK)
         status = ul_json_parse(&fresh, own->data, own->length);

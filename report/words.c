@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct words {
-    struct ul_json *json;
+    struct ul_json_reader *json;
     struct ul_saved saved;
     uint64_t step_cost;
     uint64_t sample_count; /* of a step; 0: not known */
@@ -291,7 +291,7 @@ static enum ul_status check_micro_batches(const struct words *words)
     return UL_OK;
 }
 
-enum ul_status ul_report_check_words(struct ul_json *json, uint64_t sample_count)
+enum ul_status ul_report_check_words(struct ul_json_reader *json, uint64_t sample_count)
 {
     struct words words = {.json = json, .sample_count = sample_count};
     struct ul_saved *saved = &words.saved;

@@ -108,14 +108,14 @@ void ul_pieces_restart(struct ul_dnnl *dnnl);
 
 /* A call that may compute a piece of another one: some rows along an axis of dst. All other tensors
  * have the same axis, except weights, which have it only as the axis of a batch. */
-struct ul_trial {
-    const struct ul_call *whole, *piece;
+struct ul_piece_trial {
+    const struct ul_call *unsplit, *piece;
     uint32_t axis;
 };
 
 /* Computes the piece on numbers that are the same in every row; returns a hash of the bits of each
  * row of dst. False: it cannot be run. */
-bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_trial *trial, uint64_t *hashes);
+bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_piece_trial *trial, uint64_t *hashes);
 /* The bytes that a run takes. */
 uint64_t ul_trial_bytes(const struct ul_call *call);
 

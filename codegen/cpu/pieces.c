@@ -37,15 +37,15 @@ struct rows {
 };
 
 /* A call that was split. */
-struct whole {
+struct unsplit {
     struct rows rows;
-    struct whole *next;
+    struct unsplit *next;
 };
 
 /* A piece of it, wherever it is. */
 struct piece {
     struct ul_call requested;
-    struct whole *whole;
+    struct unsplit *unsplit;
     bool served; /* the library has the implementation for it */
     struct rows rows;
     struct piece *next; /* with the same hash */
@@ -54,7 +54,7 @@ struct piece {
 struct ul_pieces {
     uint32_t compile;       /* the compile that asks, from 1 on */
     uint64_t product_count; /* in all its trials so far */
-    struct whole *wholes;
+    struct unsplit *wholes;
     struct piece *table[UL_DNNL_TABLE];
 };
 
@@ -68,61 +68,65 @@ static bool is_exact(const struct ul_call *call)
 }
 
 /* Whether the tensors differ only in their rows. */
-static bool is_alike(const struct ul_call_tensor *piece, const struct ul_call_tensor *whole,
+static bool is_alike(const struct ul_call_tensor *piece, const struct ul_call_tensor *unsplit,
                      uint32_t axis)
 {
     /* Results of 16 bits hide the bits of their sums: comparing them shows nothing. */
-    bool alike = piece->rank == whole->rank && piece->type == whole->type &&
-                 whole->type != UL_CALL_F16 && whole->type != UL_CALL_BF16;
-    for (uint32_t d = 0; alike && d < whole->rank; d++)
-        alike = piece->dims[d] == whole->dims[d] || (d == axis && piece->dims[d] < whole->dims[d]);
+    bool alike = piece->rank == unsplit->rank && piece->type == unsplit->type &&
+                 unsplit->type != UL_CALL_F16 && unsplit->type != UL_CALL_BF16;
+    for (uint32_t d = 0; alike && d < unsplit->rank; d++)
+        alike =
+            piece->dims[d] == unsplit->dims[d] || (d == axis && piece->dims[d] < unsplit->dims[d]);
     return alike;
 }
 
 /* A residual may be added in the place of the result, or as an operand. */
-static bool has_same_posts(const struct ul_call *piece, const struct ul_call *whole, uint32_t axis)
+static bool has_same_posts(const struct ul_call *piece, const struct ul_call *unsplit,
+                           uint32_t axis)
 {
-    bool same = piece->post_count == whole->post_count;
+    bool same = piece->post_count == unsplit->post_count;
     for (uint32_t i = 0; same && i < piece->post_count; i++) {
-        const struct ul_post *a = &piece->posts[i], *b = &whole->posts[i];
+        const struct ul_post *a = &piece->posts[i], *b = &unsplit->posts[i];
         bool adds = (a->kind == UL_POST_ADD || a->kind == UL_POST_SUM) &&
                     (b->kind == UL_POST_ADD || b->kind == UL_POST_SUM);
         same = (a->kind == b->kind || adds) && a->alpha == b->alpha && a->beta == b->beta &&
                is_alike(a->kind == UL_POST_SUM ? &piece->dst : &a->tensor,
-                        b->kind == UL_POST_SUM ? &whole->dst : &b->tensor, axis);
+                        b->kind == UL_POST_SUM ? &unsplit->dst : &b->tensor, axis);
     }
     return same;
 }
 
-static bool has_same_numbers(const struct ul_call *piece, const struct ul_call *whole)
+static bool has_same_numbers(const struct ul_call *piece, const struct ul_call *unsplit)
 {
-    return piece->src_zero_kind == whole->src_zero_kind && piece->src_zero == whole->src_zero &&
-           piece->dst_zero == whole->dst_zero && piece->scale == whole->scale &&
-           piece->scales_value == whole->scales_value;
+    return piece->src_zero_kind == unsplit->src_zero_kind && piece->src_zero == unsplit->src_zero &&
+           piece->dst_zero == unsplit->dst_zero && piece->scale == unsplit->scale &&
+           piece->scales_value == unsplit->scales_value;
 }
 
 /* The split axis of the result (the first where none is split) must be one along which nothing is
  * added, and the calls must be otherwise alike. */
-static bool find_axis(const struct ul_call *piece, const struct ul_call *whole, uint32_t *axis)
+static bool find_axis(const struct ul_call *piece, const struct ul_call *unsplit, uint32_t *axis)
 {
-    uint32_t rank = whole->dst.rank;
-    bool is_product = whole->kind == UL_CALL_MATMUL;
-    bool adds_channels = whole->kind == UL_CALL_CONVOLUTION || whole->kind == UL_CALL_DECONVOLUTION;
-    if (piece->kind != whole->kind || piece->dst.rank != rank)
+    uint32_t rank = unsplit->dst.rank;
+    bool is_product = unsplit->kind == UL_CALL_MATMUL;
+    bool adds_channels =
+        unsplit->kind == UL_CALL_CONVOLUTION || unsplit->kind == UL_CALL_DECONVOLUTION;
+    if (piece->kind != unsplit->kind || piece->dst.rank != rank)
         return false;
     *axis = 0;
     for (uint32_t d = rank; d-- > 0;)
-        *axis = piece->dst.dims[d] != whole->dst.dims[d] ? d : *axis;
+        *axis = piece->dst.dims[d] != unsplit->dst.dims[d] ? d : *axis;
     bool batch = is_product && *axis + 2 < rank;
     if ((is_product && *axis + 1 == rank) || (adds_channels && *axis == 1))
         return false;
-    return piece->group_count == whole->group_count && has_same_numbers(piece, whole) &&
-           memcmp(piece->window, whole->window, sizeof piece->window) == 0 &&
-           memcmp(piece->steps, whole->steps, sizeof piece->steps) == 0 &&
-           memcmp(piece->dilations, whole->dilations, sizeof piece->dilations) == 0 &&
-           is_alike(&piece->dst, &whole->dst, *axis) && is_alike(&piece->src, &whole->src, *axis) &&
-           is_alike(&piece->weights, &whole->weights, batch ? *axis : UL_NONE) &&
-           is_alike(&piece->bias, &whole->bias, UL_NONE) && has_same_posts(piece, whole, *axis);
+    return piece->group_count == unsplit->group_count && has_same_numbers(piece, unsplit) &&
+           memcmp(piece->window, unsplit->window, sizeof piece->window) == 0 &&
+           memcmp(piece->steps, unsplit->steps, sizeof piece->steps) == 0 &&
+           memcmp(piece->dilations, unsplit->dilations, sizeof piece->dilations) == 0 &&
+           is_alike(&piece->dst, &unsplit->dst, *axis) &&
+           is_alike(&piece->src, &unsplit->src, *axis) &&
+           is_alike(&piece->weights, &unsplit->weights, batch ? *axis : UL_NONE) &&
+           is_alike(&piece->bias, &unsplit->bias, UL_NONE) && has_same_posts(piece, unsplit, *axis);
 }
 
 /* ---- trials ---- */
@@ -133,9 +137,10 @@ static bool may_try(const struct ul_pieces *pieces, const struct rows *rows)
            rows->product_count <= MAX_TRIAL_PRODUCTS - pieces->product_count;
 }
 
-static void run_trial(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *whole)
+static void run_trial(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *unsplit)
 {
-    const struct ul_trial trial = {.whole = whole, .piece = &rows->call, .axis = rows->axis};
+    const struct ul_piece_trial trial = {
+        .unsplit = unsplit, .piece = &rows->call, .axis = rows->axis};
     rows->hashes = UL_NEW_ARRAY(dnnl->arena, uint64_t, (uint64_t)rows->call.dst.dims[rows->axis]);
     rows->good = ul_trial_run(dnnl, &trial, rows->hashes);
     rows->has_run = true;
@@ -148,7 +153,7 @@ static bool is_tried(const struct ul_dnnl *dnnl, const struct rows *rows)
 
 /* Whether the rows' bits are known; the first call finds them. Bits that another compile found
  * count as work of this one too, so that its answers do not depend on the other. */
-static bool has_bits(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *whole)
+static bool has_bits(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *unsplit)
 {
     struct ul_pieces *pieces = dnnl->pieces;
     if (!is_tried(dnnl, rows)) {
@@ -157,56 +162,56 @@ static bool has_bits(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_ca
         pieces->product_count += rows->is_allowed ? rows->product_count : 0;
     }
     if (rows->is_allowed && !rows->has_run)
-        run_trial(dnnl, rows, whole);
+        run_trial(dnnl, rows, unsplit);
     return rows->is_allowed && rows->good;
 }
 
 /* ---- answers ---- */
 
-static struct whole *whole_of(struct ul_dnnl *dnnl, const struct ul_call *call, uint32_t axis,
-                              uint64_t product_count)
+static struct unsplit *whole_of(struct ul_dnnl *dnnl, const struct ul_call *call, uint32_t axis,
+                                uint64_t product_count)
 {
-    struct whole *whole = dnnl->pieces->wholes;
-    while (whole != NULL &&
-           (whole->rows.axis != axis || memcmp(&whole->rows.call, call, sizeof *call) != 0))
-        whole = whole->next;
-    if (whole != NULL)
-        return whole;
-    whole = UL_NEW(dnnl->arena, struct whole);
-    whole->rows = (struct rows){.call = *call, .axis = axis, .product_count = product_count};
-    whole->next = dnnl->pieces->wholes;
-    dnnl->pieces->wholes = whole;
-    return whole;
+    struct unsplit *unsplit = dnnl->pieces->wholes;
+    while (unsplit != NULL &&
+           (unsplit->rows.axis != axis || memcmp(&unsplit->rows.call, call, sizeof *call) != 0))
+        unsplit = unsplit->next;
+    if (unsplit != NULL)
+        return unsplit;
+    unsplit = UL_NEW(dnnl->arena, struct unsplit);
+    unsplit->rows = (struct rows){.call = *call, .axis = axis, .product_count = product_count};
+    unsplit->next = dnnl->pieces->wholes;
+    dnnl->pieces->wholes = unsplit;
+    return unsplit;
 }
 
 static struct piece *piece_new(struct ul_dnnl *dnnl, const struct ul_group_call *call,
-                               struct whole *whole)
+                               struct unsplit *unsplit)
 {
     struct piece *piece = UL_NEW(dnnl->arena, struct piece);
     struct ul_call *answer = &piece->rows.call;
     piece->requested = call->call;
-    piece->whole = whole;
+    piece->unsplit = unsplit;
     piece->rows = (struct rows){
-        .call = call->call, .axis = whole->rows.axis, .product_count = call->product_count};
-    answer->pack = whole->rows.call.pack;
-    answer->layout = whole->rows.call.layout;
-    answer->weights_copy_bytes = whole->rows.call.weights_copy_bytes;
+        .call = call->call, .axis = unsplit->rows.axis, .product_count = call->product_count};
+    answer->pack = unsplit->rows.call.pack;
+    answer->layout = unsplit->rows.call.layout;
+    answer->weights_copy_bytes = unsplit->rows.call.weights_copy_bytes;
     piece->served =
-        ul_dnnl_query(dnnl, answer, call->product_count, false, whole->rows.call.implementation);
-    answer->implementation = whole->rows.call.implementation; /* equal calls are equal bytes */
+        ul_dnnl_query(dnnl, answer, call->product_count, false, unsplit->rows.call.implementation);
+    answer->implementation = unsplit->rows.call.implementation; /* equal calls are equal bytes */
     return piece;
 }
 
 static struct piece *piece_of(struct ul_dnnl *dnnl, const struct ul_group_call *call,
-                              struct whole *whole)
+                              struct unsplit *unsplit)
 {
     struct piece **slot = &dnnl->pieces->table[ul_dnnl_hash(&call->call)];
     struct piece *piece = *slot;
-    while (piece != NULL && (piece->whole != whole ||
+    while (piece != NULL && (piece->unsplit != unsplit ||
                              memcmp(&piece->requested, &call->call, sizeof piece->requested) != 0))
         piece = piece->next;
     if (piece == NULL) {
-        piece = piece_new(dnnl, call, whole);
+        piece = piece_new(dnnl, call, unsplit);
         piece->next = *slot;
         *slot = piece;
     }
@@ -224,7 +229,7 @@ void ul_pieces_restart(struct ul_dnnl *dnnl)
 bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_group_call *call)
 {
     struct ul_dnnl *dnnl = context;
-    const struct ul_call *of = requested->whole;
+    const struct ul_call *of = requested->unsplit;
     uint32_t axis;
     if (of->kind == UL_CALL_WEIGHT_GRADIENT || !find_axis(&call->call, of, &axis))
         return false;
@@ -236,16 +241,16 @@ bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_
         dnnl->pieces = UL_NEW(dnnl->arena, struct ul_pieces);
         dnnl->pieces->compile = 1;
     }
-    struct whole *whole = whole_of(dnnl, of, axis, requested->whole_product_count);
-    struct piece *piece = piece_of(dnnl, call, whole);
+    struct unsplit *unsplit = whole_of(dnnl, of, axis, requested->unsplit_product_count);
+    struct piece *piece = piece_of(dnnl, call, unsplit);
     call->call = piece->rows.call;
     if (!piece->served)
         return false;
     if (is_exact(of))
         return true;
-    if (requested->unproven && !(is_tried(dnnl, &piece->rows) && is_tried(dnnl, &whole->rows)))
+    if (requested->unproven && !(is_tried(dnnl, &piece->rows) && is_tried(dnnl, &unsplit->rows)))
         return true;
-    return has_bits(dnnl, &whole->rows, of) && has_bits(dnnl, &piece->rows, of) &&
-           memcmp(piece->rows.hashes, &whole->rows.hashes[begin],
+    return has_bits(dnnl, &unsplit->rows, of) && has_bits(dnnl, &piece->rows, of) &&
+           memcmp(piece->rows.hashes, &unsplit->rows.hashes[begin],
                   (size_t)count * sizeof *piece->rows.hashes) == 0;
 }

@@ -184,7 +184,7 @@ static void hash_rows(const float *from, struct lanes *lanes, uint32_t axis, uin
 struct run {
     struct ul_dnnl *dnnl;
     struct ul_arena arena;
-    const struct ul_trial *trial;
+    const struct ul_piece_trial *trial;
     uint64_t *hashes;
     uint64_t round;
     dnnl_stream_t stream;
@@ -262,14 +262,14 @@ static bool is_padded(const struct ul_call *call)
  * alike. */
 static struct source weight_source(const struct run *run)
 {
-    UL_ASSERT(run->trial->whole->weights.rank >= 2);
-    const struct ul_call *whole = run->trial->whole;
-    const struct ul_call_tensor *weights = &whole->weights;
+    UL_ASSERT(run->trial->unsplit->weights.rank >= 2);
+    const struct ul_call *unsplit = run->trial->unsplit;
+    const struct ul_call_tensor *weights = &unsplit->weights;
     struct source source = source_of(run, WEIGHTS);
-    uint32_t first = whole->kind == UL_CALL_MATMUL ? weights->rank - 2
-                     : whole->group_count > 1      ? 2
-                                                   : 1;
-    uint32_t end = whole->kind == UL_CALL_MATMUL ? weights->rank - 1 : weights->rank;
+    uint32_t first = unsplit->kind == UL_CALL_MATMUL ? weights->rank - 2
+                     : unsplit->group_count > 1      ? 2
+                                                     : 1;
+    uint32_t end = unsplit->kind == UL_CALL_MATMUL ? weights->rank - 1 : weights->rank;
     uint64_t per_sum = 1, count = 1;
     for (uint32_t d = 0; d < weights->rank; d++) {
         count *= (uint64_t)weights->dims[d];
@@ -278,7 +278,7 @@ static struct source weight_source(const struct run *run)
     source.range = 0x1p-22f / sqrtf((float)per_sum);
     source.min = source.range * -0x1p23f;
     /* A single channel alternates. */
-    if (whole->kind != UL_CALL_MATMUL && is_padded(whole) &&
+    if (unsplit->kind != UL_CALL_MATMUL && is_padded(unsplit) &&
         (count > per_sum || run->round % 2 == 1))
         source.infinite_from = count - per_sum;
     return source;
@@ -286,7 +286,7 @@ static struct source weight_source(const struct run *run)
 
 static void fill_weights(struct run *run)
 {
-    const struct ul_trial *trial = run->trial;
+    const struct ul_piece_trial *trial = run->trial;
     const struct ul_call *call = trial->piece;
     struct source source = weight_source(run);
     struct lanes lanes;
@@ -314,7 +314,7 @@ static void fill_weights(struct run *run)
 /* Fills the operand of a post-operation, or what the sum finds in the result's place. */
 static void fill_post(struct run *run, uint32_t index, const struct ul_call_tensor *dst)
 {
-    const struct ul_trial *trial = run->trial;
+    const struct ul_piece_trial *trial = run->trial;
     const struct ul_post *post = &trial->piece->posts[index];
     const struct ul_call_tensor *tensor = post->kind == UL_POST_SUM ? dst : &post->tensor;
     struct source source = source_of(run, POSTS + index);
@@ -327,7 +327,7 @@ static void fill_post(struct run *run, uint32_t index, const struct ul_call_tens
 
 static void run_round(struct run *run)
 {
-    const struct ul_trial *trial = run->trial;
+    const struct ul_piece_trial *trial = run->trial;
     const struct ul_call *call = trial->piece;
     struct ul_call_tensor src = seen(call, &call->src, call->src_copy_bytes);
     struct ul_call_tensor dst = seen(call, &call->dst, call->dst_copy_bytes);
@@ -352,16 +352,16 @@ static void run_round(struct run *run)
 }
 
 /* The number is the same for the pieces as for the whole. */
-static uint64_t round_count(const struct ul_trial *trial)
+static uint64_t round_count(const struct ul_piece_trial *trial)
 {
-    const struct ul_call *whole = trial->whole;
+    const struct ul_call *unsplit = trial->unsplit;
     uint64_t results = 1;
-    for (uint32_t d = 0; d < whole->dst.rank; d++)
-        results *= d == trial->axis ? 1 : (uint64_t)whole->dst.dims[d];
+    for (uint32_t d = 0; d < unsplit->dst.rank; d++)
+        results *= d == trial->axis ? 1 : (uint64_t)unsplit->dst.dims[d];
     UL_ASSERT(results > 0);
     uint64_t rounds = (MIN_RESULTS + results - 1) / results;
     rounds = rounds < MAX_ROUNDS ? rounds : MAX_ROUNDS;
-    return is_padded(whole) && rounds == 1 && whole->dst.dims[1] == 1 ? 2 : rounds;
+    return is_padded(unsplit) && rounds == 1 && unsplit->dst.dims[1] == 1 ? 2 : rounds;
 }
 
 static bool run_offer(void *context, const_dnnl_primitive_desc_t offer)
@@ -384,7 +384,7 @@ static bool run_offer(void *context, const_dnnl_primitive_desc_t offer)
     return true;
 }
 
-bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_trial *trial, uint64_t *hashes)
+bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_piece_trial *trial, uint64_t *hashes)
 {
     UL_ASSERT(trial->piece->implementation != NULL && trial->axis < trial->piece->dst.rank);
     struct run run = {.dnnl = dnnl, .trial = trial, .hashes = hashes};

@@ -28,8 +28,8 @@ void ul_attend_cuda_put_factor(const struct ul_contract_printer *printer,
 void ul_attend_cuda_put_norm(const struct ul_contract_printer *printer,
                              const struct ul_attend *attend, const char *coordinate,
                              uint32_t indent);
-/* The name of enum ul_attend_empty in the runtime. */
-const char *ul_attend_cuda_empty(enum ul_attend_empty empty);
+/* The name of enum ul_attention_empty in the runtime. */
+const char *ul_attend_cuda_empty(enum ul_attention_empty empty);
 
 /* attend_cuda_gradient.c: the functions of attend_cuda.h for the kinds STATISTICS and SUM. */
 

@@ -97,7 +97,7 @@ void ul_attend_cuda_put_factor(const struct ul_contract_printer *printer,
     ul_arena_done(&arena);
 }
 
-const char *ul_attend_cuda_empty(enum ul_attend_empty empty)
+const char *ul_attend_cuda_empty(enum ul_attention_empty empty)
 {
     static const char *const names[] = {[UL_EMPTY_IS_NAN] = "UL_EMPTY_IS_NAN",
                                         [UL_EMPTY_IS_ZERO] = "UL_EMPTY_IS_ZERO",

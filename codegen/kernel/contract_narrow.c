@@ -27,7 +27,7 @@ static bool is_as_stored(const struct ul_kernel *kernel, const struct ul_operand
 static enum ul_contract_width width_of(const struct ul_kernel *kernel,
                                        const struct ul_operand *operand)
 {
-    struct ul_range range;
+    struct ul_integer_range range;
     enum ul_dtype stored = ul_operand_dtype(kernel, operand);
     bool as_stored = is_as_stored(kernel, operand);
     bool is_known = as_stored ? ul_range_stored(stored, &range)

@@ -8,14 +8,14 @@
 
 enum { MAX_DEPTH = 24 };
 
-bool ul_range_stored(enum ul_dtype dtype, struct ul_range *range)
+bool ul_range_stored(enum ul_dtype dtype, struct ul_integer_range *range)
 {
-    *range = (struct ul_range){0};
+    *range = (struct ul_integer_range){0};
     return ul_dtype_range(dtype, &range->low, &range->high);
 }
 
 /* Whether the type holds every whole number of the range. */
-static bool holds(enum ul_dtype dtype, const struct ul_range *range)
+static bool holds(enum ul_dtype dtype, const struct ul_integer_range *range)
 {
     static const int64_t exact_f32 = (int64_t)1 << 24;
     switch ((int)dtype) {
@@ -29,24 +29,24 @@ static bool holds(enum ul_dtype dtype, const struct ul_range *range)
     case UL_I64:
         return range->low >= INT32_MIN && range->high <= INT32_MAX;
     default: {
-        struct ul_range all;
+        struct ul_integer_range all;
         return ul_range_stored(dtype, &all) && range->low >= all.low && range->high <= all.high;
     }
     }
 }
 
 /* The range after a cast to a narrow integer. */
-static bool wraps(enum ul_dtype dtype, struct ul_range *range)
+static bool wraps(enum ul_dtype dtype, struct ul_integer_range *range)
 {
     return ul_dtype_get(dtype)->bits < 16 && ul_range_stored(dtype, range);
 }
 
-static bool number_range(const struct ul_kx_data *expr, struct ul_range *range)
+static bool number_range(const struct ul_kx_data *expr, struct ul_integer_range *range)
 {
     double value = expr->op == UL_KX_INT ? (double)expr->imm_int : expr->imm_float;
     if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX) || floor(value) < value)
         return false;
-    *range = (struct ul_range){(int64_t)value, (int64_t)value};
+    *range = (struct ul_integer_range){(int64_t)value, (int64_t)value};
     return true;
 }
 
@@ -60,9 +60,9 @@ static ul_kx definition_of(const struct ul_kernel *kernel, uint32_t var)
 }
 
 static bool find(const struct ul_kernel *kernel, const struct ul_operand *operand, ul_kx x,
-                 uint32_t depth, struct ul_range *range)
+                 uint32_t depth, struct ul_integer_range *range)
 {
-    struct ul_range a, b;
+    struct ul_integer_range a, b;
     if (x == UL_NONE || depth > MAX_DEPTH)
         return false;
     const struct ul_kx_data *expr = &kernel->exprs[x];
@@ -84,8 +84,8 @@ static bool find(const struct ul_kernel *kernel, const struct ul_operand *operan
         if (!find(kernel, operand, expr->a, depth + 1, &a) ||
             !find(kernel, operand, expr->b, depth + 1, &b))
             return false;
-        *range = expr->op == UL_KX_ADD ? (struct ul_range){a.low + b.low, a.high + b.high}
-                                       : (struct ul_range){a.low - b.high, a.high - b.low};
+        *range = expr->op == UL_KX_ADD ? (struct ul_integer_range){a.low + b.low, a.high + b.high}
+                                       : (struct ul_integer_range){a.low - b.high, a.high - b.low};
         return holds(expr->dtype, range);
     default:
         return false;
@@ -93,7 +93,7 @@ static bool find(const struct ul_kernel *kernel, const struct ul_operand *operan
 }
 
 bool ul_range_find(const struct ul_kernel *kernel, const struct ul_operand *operand, ul_kx x,
-                   struct ul_range *range)
+                   struct ul_integer_range *range)
 {
     bool is_found = find(kernel, operand, x, 0, range);
     UL_ASSERT(!is_found || range->low <= range->high);
@@ -103,7 +103,7 @@ bool ul_range_find(const struct ul_kernel *kernel, const struct ul_operand *oper
 static bool is_small_bound(const struct ul_kernel *kernel, ul_kx bound)
 {
     static const int64_t far = (int64_t)1 << 22;
-    struct ul_range range;
+    struct ul_integer_range range;
     return ul_range_find(kernel, NULL, bound, &range) && range.low >= -far && range.high <= far;
 }
 

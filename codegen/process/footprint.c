@@ -159,7 +159,7 @@ static void count_code(const struct ul_program *program, bool counts)
     ul_arena_done(&scratch);
 }
 
-void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
+void ul_footprint_count_overhead(const struct ul_program *program, bool is_whole)
 {
     struct ul_plan_value *values = program->problem->values;
     for (uint32_t i = 0; i < program->call_count; i++) {
@@ -287,7 +287,7 @@ static uint64_t name_bytes(const struct ul_program *program)
     for (uint32_t s = 0; s < program->step_count; s++)
         bytes += 2 * (uint64_t)strlen(program->steps[s].name);
     for (uint32_t i = 0; i < program->place_count; i++) {
-        if (program->places[i].kind != UL_PLACE_BESIDE)
+        if (program->places[i].kind != UL_PLACE_OVERHEAD)
             bytes += strlen(program->problem->values[i].name);
     }
     return bytes;
@@ -365,68 +365,69 @@ static uint64_t own_code_bytes(const struct ul_program *program)
            threads_code_bytes(program, false) + trainer_bytes(program);
 }
 
-struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool is_whole)
+struct ul_process_overhead ul_footprint_overhead(const struct ul_program *program, bool is_whole)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
-    struct ul_plan_beside beside = {.has_spaces = true};
+    struct ul_process_overhead overhead = {.has_spaces = true};
     bool lacks;
     if (program->options.target->traits.memory_is_separate)
-        return (struct ul_plan_beside){.run_bytes = device_library_bytes(program, &lacks) +
-                                                    device_context_bytes(program, is_whole)};
-    beside.run_bytes = min_stack_bytes(program, is_whole);
+        return (struct ul_process_overhead){.run_bytes = device_library_bytes(program, &lacks) +
+                                                         device_context_bytes(program, is_whole)};
+    overhead.run_bytes = min_stack_bytes(program, is_whole);
     if (!is_whole)
-        return beside;
-    beside.run_bytes += own_code_bytes(program) + process->runtime_bytes;
-    beside.last_bytes = process->last_code_bytes < process->code_bytes ? process->last_code_bytes
-                                                                       : process->code_bytes;
-    beside.held_bytes = HELD_BYTES;
-    beside.unread_bytes = unread_bytes(program);
-    beside.page_share = PAGE_SHARE;
+        return overhead;
+    overhead.run_bytes += own_code_bytes(program) + process->runtime_bytes;
+    overhead.last_bytes = process->last_code_bytes < process->code_bytes ? process->last_code_bytes
+                                                                         : process->code_bytes;
+    overhead.held_bytes = HELD_BYTES;
+    overhead.unread_bytes = unread_bytes(program);
+    overhead.page_share = PAGE_SHARE;
     if (!keeps(program))
-        return beside;
+        return overhead;
     /* What stands for the library's code is beside in any case; while it starts, that is more. */
     const struct taken taken = taken_by_all(program);
     uint64_t fixed = taken.code_bytes + taken.runtime_bytes;
     uint64_t making = process->calls.idle_bytes + making_bytes(program);
-    beside.start_space = UL_PROGRAM_KEPT;
-    beside.load_bytes = process->calls.load_bytes;
-    beside.start_bytes = making > fixed ? making - fixed : 0;
-    beside.start_page_bytes = LARGE_PAGE;
-    return beside;
+    overhead.start_space = UL_PROGRAM_KEPT;
+    overhead.load_bytes = process->calls.load_bytes;
+    overhead.start_bytes = making > fixed ? making - fixed : 0;
+    overhead.start_page_bytes = LARGE_PAGE;
+    return overhead;
 }
 
 /* What a call keeps appears while its primitive is made. */
 static void bound_start(const struct ul_program *program, uint64_t reserved_bytes,
                         struct ul_footprint *footprint)
 {
-    uint64_t beside = TABLE_BYTES + reserved_bytes / PAGE_SHARE, largest = 0;
+    uint64_t overhead = TABLE_BYTES + reserved_bytes / PAGE_SHARE, largest = 0;
     for (uint32_t i = 0; i < program->call_count; i++) {
         uint32_t place = program->calls[i].kept_place;
         uint64_t kept = place != UL_PLAN_NONE ? program->problem->values[place].size_bytes : 0;
         largest = kept > largest ? kept : largest;
     }
-    beside += largest;
+    overhead += largest;
     footprint->making_bytes = making_bytes(program);
-    footprint->start_bytes = footprint->total_bytes > beside ? footprint->total_bytes - beside : 1;
+    footprint->start_bytes =
+        footprint->total_bytes > overhead ? footprint->total_bytes - overhead : 1;
 }
 
 void ul_footprint_count(const struct ul_program *program, const struct ul_plan *plan, bool is_whole,
                         struct ul_footprint *footprint)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
-    struct ul_plan_beside beside = ul_footprint_beside(program, is_whole);
+    struct ul_process_overhead overhead = ul_footprint_overhead(program, is_whole);
     uint64_t reserved = plan->reserved_bytes[UL_PROGRAM_ARENA];
-    uint64_t unread = beside.unread_bytes < reserved ? beside.unread_bytes : reserved;
+    uint64_t unread = overhead.unread_bytes < reserved ? overhead.unread_bytes : reserved;
     *footprint = (struct ul_footprint){.is_whole = is_whole};
     if (program->options.target->traits.memory_is_separate) {
         count_device(program, plan, is_whole, footprint);
-        UL_ASSERT(footprint->total_bytes == ul_plan_bounded_bytes(&beside, plan));
+        UL_ASSERT(footprint->total_bytes == ul_plan_bounded_bytes(&overhead, plan));
         return;
     }
     bool has_calls = plan->reserved_bytes[UL_PROGRAM_KEPT] > 0;
     const struct taken taken =
         has_calls && is_whole ? taken_by_all(program) : (struct taken){.code_bytes = 0};
-    footprint->total_bytes = ul_plan_bounded_bytes(&beside, plan);
+    footprint->total_bytes = ul_plan_bounded_bytes(&overhead, plan);
     footprint->buffer_bytes = reserved - unread;
     count_stacks(program, plan, is_whole, footprint);
     footprint->library_bytes = plan->reserved_bytes[UL_PROGRAM_KEPT];
@@ -439,7 +440,7 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
     }
     uint64_t runtime = process->runtime_bytes + taken.runtime_bytes;
     footprint->code_bytes += own_code_bytes(program) + plan->reserved_bytes[UL_PROGRAM_CODE] -
-                             ul_plan_late_bytes(&beside, reserved);
+                             ul_plan_late_bytes(&overhead, reserved);
     footprint->runtime_bytes = footprint->total_bytes - known - footprint->code_bytes;
     if (has_calls)
         bound_start(program, reserved, footprint);

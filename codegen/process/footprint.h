@@ -31,9 +31,9 @@ struct ul_footprint {
 /* Sets the sizes of the problem's values that are outside the buffer, for the program's own process
  * (`is_whole`) or a caller's. Call it before planning for a budget: the sizes are not set
  * before. */
-void ul_footprint_count_beside(const struct ul_program *program, bool is_whole);
+void ul_footprint_count_overhead(const struct ul_program *program, bool is_whole);
 /* What a budget bounds besides the arena, for any plan of the program. */
-struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool is_whole);
+struct ul_process_overhead ul_footprint_overhead(const struct ul_program *program, bool is_whole);
 /* What a plan takes. The same program, library and profile give the same bytes. */
 void ul_footprint_count(const struct ul_program *program, const struct ul_plan *plan, bool is_whole,
                         struct ul_footprint *footprint);

@@ -13,9 +13,10 @@
 #include "ir/op.h"
 #include "ir/view.h"
 
-static enum ul_status add_block(struct ul_builder *builder, ul_block_id block, uint32_t region);
+static enum ul_status add_block(struct ul_program_builder *builder, ul_block_id block,
+                                uint32_t region);
 
-static uint32_t region_add(struct ul_builder *builder, enum ul_plan_region_kind kind,
+static uint32_t region_add(struct ul_program_builder *builder, enum ul_plan_region_kind kind,
                            uint32_t parent)
 {
     struct ul_program *program = builder->program;
@@ -33,12 +34,12 @@ static uint32_t region_add(struct ul_builder *builder, enum ul_plan_region_kind 
 
 /* ---- Steps without a function ---- */
 
-static uint64_t bytes_of(const struct ul_builder *builder, ul_value_id value)
+static uint64_t bytes_of(const struct ul_program_builder *builder, ul_value_id value)
 {
     return ul_value_bytes(builder->graph, value);
 }
 
-static ul_value_id base_of(const struct ul_builder *builder, ul_value_id value)
+static ul_value_id base_of(const struct ul_program_builder *builder, ul_value_id value)
 {
     return builder->graph->values[value].view.base;
 }
@@ -51,18 +52,18 @@ struct end {
 
 /* Values at block edges are dense, and own their bytes or are densely placed in another value (the
  * views pass sees to it): an address describes them. */
-static struct end end_of(struct ul_builder *builder, ul_value_id value)
+static struct end end_of(struct ul_program_builder *builder, ul_value_id value)
 {
     return (struct end){.at = ul_place_value_address(builder, value), .value = value};
 }
 
-static void copy_add(struct ul_builder *builder, ul_node_id node, const char *what, uint32_t region,
-                     struct end from, struct end to, uint64_t copy_bytes)
+static void copy_add(struct ul_program_builder *builder, ul_node_id node, const char *what,
+                     uint32_t region, struct end from, struct end to, uint64_t copy_bytes)
 {
     struct ul_program_step step = {.kind = UL_STEP_COPY,
                                    .node = node,
                                    .kernel = UL_NONE,
-                                   .beside = UL_PLAN_NONE,
+                                   .kept_place = UL_PLAN_NONE,
                                    .arg_count = 2,
                                    .copy_bytes = copy_bytes,
                                    .op = what};
@@ -77,7 +78,7 @@ static void copy_add(struct ul_builder *builder, ul_node_id node, const char *wh
     ul_step_add(builder, &step, region);
 }
 
-static void copy_value(struct ul_builder *builder, ul_node_id node, const char *what,
+static void copy_value(struct ul_program_builder *builder, ul_node_id node, const char *what,
                        uint32_t region, ul_value_id from, ul_value_id to)
 {
     if (bytes_of(builder, to) == 0)
@@ -87,11 +88,11 @@ static void copy_value(struct ul_builder *builder, ul_node_id node, const char *
 }
 
 /* A step that writes or reads one value at a region's start. */
-static void mark_add(struct ul_builder *builder, enum ul_step_kind kind, ul_node_id node,
+static void mark_add(struct ul_program_builder *builder, enum ul_step_kind kind, ul_node_id node,
                      uint32_t region, ul_value_id value)
 {
     struct ul_program_step step = {
-        .kind = kind, .node = node, .kernel = UL_NONE, .beside = UL_PLAN_NONE, .arg_count = 1};
+        .kind = kind, .node = node, .kernel = UL_NONE, .kept_place = UL_PLAN_NONE, .arg_count = 1};
     ul_step_init_args(builder, &step, 1);
     step.op = ul_op_get(builder->graph->nodes[node].op)->name;
     step.name = ul_step_name(builder, builder->graph->nodes[node].name);
@@ -107,7 +108,7 @@ static void mark_add(struct ul_builder *builder, enum ul_step_kind kind, ul_node
 
 /* ---- If ---- */
 
-static enum ul_status add_if(struct ul_builder *builder, ul_node_id id, uint32_t region)
+static enum ul_status add_if(struct ul_program_builder *builder, ul_node_id id, uint32_t region)
 {
     const struct ul_node *node = &builder->graph->nodes[id];
     uint32_t whole = region_add(builder, UL_PLAN_SEQUENCE, region);
@@ -145,7 +146,7 @@ struct loop {
 
 /* Whether one of the carried values before `index` is in the place of the value that becomes its
  * own. */
-static bool is_overwritten(const struct ul_builder *builder, const ul_value_id *from,
+static bool is_overwritten(const struct ul_program_builder *builder, const ul_value_id *from,
                            const ul_value_id *to, uint32_t index)
 {
     for (uint32_t i = 0; i < index; i++) {
@@ -156,7 +157,7 @@ static bool is_overwritten(const struct ul_builder *builder, const ul_value_id *
 }
 
 /* body outputs -> carried values, all at once. */
-static void refill(struct ul_builder *builder, const struct loop *loop)
+static void refill(struct ul_program_builder *builder, const struct loop *loop)
 {
     const ul_value_id *from = loop->body->outputs + loop->first_result;
     const ul_value_id *to = loop->body->inputs + loop->first_argument;
@@ -190,8 +191,8 @@ static bool is_backwards(const struct loop *loop, const char *attribute, uint32_
 }
 
 /* The slice of `whole` along axis 0 for the loop's round, with the size of `slice`. */
-static struct end slice_of(struct ul_builder *builder, const struct loop *loop, ul_value_id whole,
-                           ul_value_id slice, bool backwards)
+static struct end slice_of(struct ul_program_builder *builder, const struct loop *loop,
+                           ul_value_id whole, ul_value_id slice, bool backwards)
 {
     struct end end = end_of(builder, whole);
     int64_t stride = (int64_t)bytes_of(builder, slice);
@@ -201,7 +202,7 @@ static struct end slice_of(struct ul_builder *builder, const struct loop *loop, 
     return end;
 }
 
-static void loop_enter(struct ul_builder *builder, struct loop *loop)
+static void loop_enter(struct ul_program_builder *builder, struct loop *loop)
 {
     const struct ul_node *node = loop->node;
     for (uint32_t i = 0; i < loop->carried_count; i++)
@@ -211,7 +212,7 @@ static void loop_enter(struct ul_builder *builder, struct loop *loop)
     builder->program->regions[loop->region].rounds = loop->rounds;
 }
 
-static void loop_slices(struct ul_builder *builder, const struct loop *loop)
+static void loop_slices(struct ul_program_builder *builder, const struct loop *loop)
 {
     for (uint32_t i = 0; i < loop->scan_inputs; i++) {
         ul_value_id slice = loop->body->inputs[loop->carried_count + i];
@@ -225,7 +226,7 @@ static void loop_slices(struct ul_builder *builder, const struct loop *loop)
     }
 }
 
-static void loop_leave(struct ul_builder *builder, const struct loop *loop)
+static void loop_leave(struct ul_program_builder *builder, const struct loop *loop)
 {
     const struct ul_node *node = loop->node;
     const struct ul_block *body = loop->body;
@@ -247,7 +248,7 @@ static void loop_leave(struct ul_builder *builder, const struct loop *loop)
     }
 }
 
-static enum ul_status add_scan(struct ul_builder *builder, ul_node_id id, uint32_t region)
+static enum ul_status add_scan(struct ul_program_builder *builder, ul_node_id id, uint32_t region)
 {
     const struct ul_node *node = &builder->graph->nodes[id];
     struct loop loop = {.id = id, .node = node, .outer = region};
@@ -264,7 +265,7 @@ static enum ul_status add_scan(struct ul_builder *builder, ul_node_id id, uint32
     return UL_OK;
 }
 
-static enum ul_status add_loop(struct ul_builder *builder, ul_node_id id, uint32_t region)
+static enum ul_status add_loop(struct ul_program_builder *builder, ul_node_id id, uint32_t region)
 {
     const struct ul_node *node = &builder->graph->nodes[id];
     struct loop loop = {
@@ -290,7 +291,8 @@ static enum ul_status add_loop(struct ul_builder *builder, ul_node_id id, uint32
 
 /* ---- Blocks ---- */
 
-static enum ul_status add_control(struct ul_builder *builder, ul_node_id id, uint32_t region)
+static enum ul_status add_control(struct ul_program_builder *builder, ul_node_id id,
+                                  uint32_t region)
 {
     uint32_t flags = ul_op_get(builder->graph->nodes[id].op)->flags;
     if ((flags & UL_OP_BRANCHES) != 0)
@@ -300,8 +302,8 @@ static enum ul_status add_control(struct ul_builder *builder, ul_node_id id, uin
 }
 
 /* Adds a group, and after it the node whose sums its call may form, wherever that node is. */
-static enum ul_status add_group(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
-                                uint32_t region)
+static enum ul_status add_group(struct ul_program_builder *builder, const ul_node_id *nodes,
+                                uint32_t count, uint32_t region)
 {
     const struct ul_calls *calls = &builder->calls;
     ul_node_id last = nodes[count - 1];
@@ -315,7 +317,8 @@ static enum ul_status add_group(struct ul_builder *builder, const ul_node_id *no
     return UL_OK;
 }
 
-static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id, uint32_t region)
+static enum ul_status add_block(struct ul_program_builder *builder, ul_block_id block_id,
+                                uint32_t region)
 {
     const struct ul_graph *graph = builder->graph;
     const struct ul_block *block = &graph->blocks[block_id];
@@ -336,7 +339,7 @@ static enum ul_status add_block(struct ul_builder *builder, ul_block_id block_id
 
 /* Finds the inputs that no node of a root reads: its first step reads them, so that they live when
  * its runs begin, but not during runs of another root. */
-static void find_unread(struct ul_builder *builder, ul_block_id id)
+static void find_unread(struct ul_program_builder *builder, ul_block_id id)
 {
     const struct ul_graph *graph = builder->graph;
     const struct ul_block *root = &graph->blocks[id];
@@ -350,7 +353,7 @@ static void find_unread(struct ul_builder *builder, ul_block_id id)
     builder->unread = unread;
 }
 
-enum ul_status ul_block_add_roots(struct ul_builder *builder)
+enum ul_status ul_block_add_roots(struct ul_program_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
     struct ul_program *program = builder->program;

@@ -35,7 +35,7 @@ struct chooser {
     const struct ul_graph *graph;
     const struct ul_libraries *libraries;
     const bool *escapes;
-    const struct ul_whole *whole; /* NULL: nothing was split */
+    const struct ul_unsplit *unsplit; /* NULL: nothing was split */
     struct ul_calls *calls;
     bool *is_plain;      /* by base: something reads it as it is stored */
     uint32_t *last_read; /* by base: the last position that reads it */
@@ -151,10 +151,10 @@ static bool answer(struct chooser *chooser, const struct ul_target_library *libr
         return false;
     }
     call->library = library;
-    if (chooser->whole == NULL)
+    if (chooser->unsplit == NULL)
         return library->answer != NULL && library->answer(library->context, call, pack);
-    return pack &&
-           ul_whole_answer(chooser->whole, library, chooser->graph, node, chooser->unproven, call);
+    return pack && ul_unsplit_answer(chooser->unsplit, library, chooser->graph, node,
+                                     chooser->unproven, call);
 }
 
 /* The group as a call of the library, or NULL: as it is described, or with the residual as an
@@ -339,14 +339,14 @@ static void chooser_init(struct chooser *chooser)
 
 enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph,
                                const bool *escapes, const struct ul_libraries *libraries,
-                               const struct ul_whole *whole, struct ul_calls *calls,
+                               const struct ul_unsplit *unsplit, struct ul_calls *calls,
                                struct ul_diag *diag)
 {
     struct chooser chooser = {.arena = arena,
                               .graph = graph,
                               .libraries = libraries,
                               .escapes = escapes,
-                              .whole = whole,
+                              .unsplit = unsplit,
                               .calls = calls,
                               .too_long = UL_NONE};
     chooser_init(&chooser);
@@ -359,7 +359,7 @@ enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *gr
                            "axis in the model, or compile for target c",
                            ul_node_describe(graph, chooser.too_long, arena),
                            (long long)chooser.too_long_for->max_dim, chooser.too_long_for->name);
-    if (whole == NULL) /* else its choice stands */
+    if (unsplit == NULL) /* else its choice stands */
         ul_calls_bound_kept(arena, graph, calls);
     mark_edges(&chooser);
     do {
@@ -377,20 +377,20 @@ enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *gr
 static void check_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
 {
     ul_node_id last = nodes[count - 1];
-    const struct ul_program_call *of = ul_whole_call(chooser->whole, chooser->graph, last);
+    const struct ul_program_call *of = ul_unsplit_call(chooser->unsplit, chooser->graph, last);
     if (last >= chooser->first && chooser->sure && of != NULL && !of->library->chosen_at_start)
         chooser->sure = make_call(chooser, nodes, count, true) != NULL;
 }
 
 bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
-                        const struct ul_libraries *libraries, const struct ul_whole *whole)
+                        const struct ul_libraries *libraries, const struct ul_unsplit *unsplit)
 {
     struct ul_calls calls;
     struct chooser chooser = {.arena = scratch,
                               .graph = graph,
                               .libraries = libraries,
                               .escapes = ul_graph_escapes(graph, scratch),
-                              .whole = whole,
+                              .unsplit = unsplit,
                               .calls = &calls,
                               .first = first,
                               .too_long = UL_NONE,

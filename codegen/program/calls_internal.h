@@ -18,7 +18,7 @@
 #ifndef UL_CALLS_INTERNAL_H
 #define UL_CALLS_INTERNAL_H
 
-#include "codegen/program/whole.h"
+#include "codegen/program/unsplit.h"
 #include "runtime/lib/ul_call.h"
 
 enum { UL_CALL_SRC, UL_CALL_WEIGHTS, UL_CALL_BIAS, UL_CALL_DST, UL_CALL_FIRST_POST };
@@ -52,30 +52,30 @@ bool ul_group_call_is_exact(const struct ul_group_call *call);
  * answered; call->may_pack holds. */
 void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack);
 
-/* whole.c */
+/* unsplit.c */
 
 /* Where a call may be a piece of another one: some rows of its result. */
 struct ul_piece {
-    const struct ul_call *whole;
-    uint64_t whole_product_count;
+    const struct ul_call *unsplit;
+    uint64_t unsplit_product_count;
     int64_t offset; /* of the first result from that of the whole, in elements */
     bool unproven;  /* it is enough that nothing speaks against it: nothing is computed */
     const struct ul_graph *graph; /* that the piece is a node of */
     ul_node_id node;
 };
 /* Whether that step has an alternative, behind the first, by the library. */
-bool ul_whole_has_other(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node,
-                        const struct ul_target_library *library);
+bool ul_unsplit_has_other(const struct ul_unsplit *unsplit, const struct ul_graph *graph,
+                          ul_node_id node, const struct ul_target_library *library);
 /* The call of that step, as its first alternative; NULL: it is none. */
-const struct ul_program_call *ul_whole_call(const struct ul_whole *whole,
-                                            const struct ul_graph *graph, ul_node_id node);
+const struct ul_program_call *ul_unsplit_call(const struct ul_unsplit *unsplit,
+                                              const struct ul_graph *graph, ul_node_id node);
 bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node);
 /* Has the library complete the call of a node of the split graph, so that it has the bits of that
  * of the whole, where the whole has any that are known (chosen_at_start). False: it is not shown
  * to, or the whole is another library's. `unproven` as in struct ul_piece. */
-bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_library *library,
-                     const struct ul_graph *graph, ul_node_id node, bool unproven,
-                     struct ul_group_call *call);
+bool ul_unsplit_answer(const struct ul_unsplit *unsplit, const struct ul_target_library *library,
+                       const struct ul_graph *graph, ul_node_id node, bool unproven,
+                       struct ul_group_call *call);
 
 /* calls.c */
 
@@ -108,7 +108,7 @@ bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop
  * can count. */
 enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph,
                                const bool *escapes, const struct ul_libraries *libraries,
-                               const struct ul_whole *whole, struct ul_calls *calls,
+                               const struct ul_unsplit *unsplit, struct ul_calls *calls,
                                struct ul_diag *diag) UL_MUST_CHECK;
 
 /* sums.c: finds the sums of a factor that a product's call may form, of at most `max_bytes`. The

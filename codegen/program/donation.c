@@ -130,7 +130,7 @@ static bool forbids(const struct ul_program *program, uint32_t reader, uint32_t 
     return reader > writer && !exclude(program, region, writes->region);
 }
 
-static enum ul_status check_writer(struct ul_builder *builder, uint32_t writer,
+static enum ul_status check_writer(struct ul_program_builder *builder, uint32_t writer,
                                    const struct donation *donation)
 {
     const struct ul_program *program = builder->program;
@@ -149,7 +149,7 @@ static enum ul_status check_writer(struct ul_builder *builder, uint32_t writer,
     return UL_OK;
 }
 
-static enum ul_status check_root(struct ul_builder *builder, ul_block_id id)
+static enum ul_status check_root(struct ul_program_builder *builder, ul_block_id id)
 {
     const struct ul_program *program = builder->program;
     const struct ul_block *root = &builder->graph->blocks[id];
@@ -175,7 +175,7 @@ static enum ul_status check_root(struct ul_builder *builder, ul_block_id id)
     return UL_OK;
 }
 
-enum ul_status ul_donation_check(struct ul_builder *builder)
+enum ul_status ul_donation_check(struct ul_program_builder *builder)
 {
     for (uint32_t r = 0; r < builder->graph->root_count; r++)
         UL_TRY(check_root(builder, r));

@@ -20,7 +20,7 @@
 #include <string.h>
 
 /* All numbers below `count` for which `kept` equals `wanted`. */
-static const uint32_t *numbers(struct ul_builder *builder, const bool *kept, bool wanted,
+static const uint32_t *numbers(struct ul_program_builder *builder, const bool *kept, bool wanted,
                                uint32_t count, uint32_t *found)
 {
     uint32_t *list = UL_NEW_ARRAY(builder->arena, uint32_t, count);
@@ -33,7 +33,7 @@ static const uint32_t *numbers(struct ul_builder *builder, const bool *kept, boo
 }
 
 /* Whether an evaluation makes the output of that number. */
-static bool is_result(const struct ul_builder *builder, uint32_t number)
+static bool is_result(const struct ul_program_builder *builder, uint32_t number)
 {
     const struct ul_training *training = builder->options->training;
     bool found = false;
@@ -43,7 +43,7 @@ static bool is_result(const struct ul_builder *builder, uint32_t number)
 }
 
 /* Whether it is no update: neither a parameter nor a state that waits for the end of the step. */
-static bool is_no_update(const struct ul_builder *builder, uint32_t number)
+static bool is_no_update(const struct ul_program_builder *builder, uint32_t number)
 {
     const struct ul_graph *graph = builder->graph;
     ul_value_id donor = graph->values[ul_graph_only_root(graph)->outputs[number]].donor;
@@ -52,9 +52,9 @@ static bool is_no_update(const struct ul_builder *builder, uint32_t number)
 }
 
 /* A slice of the root of a program that trains. */
-static void add_slice(struct ul_builder *builder, uint32_t entry, const char *name,
+static void add_slice(struct ul_program_builder *builder, uint32_t entry, const char *name,
                       const char *steps,
-                      bool (*makes)(const struct ul_builder *builder, uint32_t number))
+                      bool (*makes)(const struct ul_program_builder *builder, uint32_t number))
 {
     const struct ul_block *root = ul_graph_only_root(builder->graph);
     bool *made = UL_NEW_ARRAY(builder->arena, bool, root->output_count);
@@ -72,7 +72,7 @@ static void add_slice(struct ul_builder *builder, uint32_t entry, const char *na
 }
 
 /* The name of a root's entry, as an identifier of C. */
-static const char *name_of(struct ul_builder *builder, ul_block_id root, const char *name)
+static const char *name_of(struct ul_program_builder *builder, ul_block_id root, const char *name)
 {
     const struct ul_graph *graph = builder->graph;
     return graph->root_count == 1
@@ -80,7 +80,7 @@ static const char *name_of(struct ul_builder *builder, ul_block_id root, const c
                : ul_arena_printf(builder->arena, "%s_%s", graph->blocks[root].name, name);
 }
 
-static void add_root(struct ul_builder *builder, ul_block_id id)
+static void add_root(struct ul_program_builder *builder, ul_block_id id)
 {
     struct ul_program *program = builder->program;
     const struct ul_block *root = &builder->graph->blocks[id];
@@ -105,7 +105,7 @@ static void add_root(struct ul_builder *builder, ul_block_id id)
     program->entry_count += UL_PROGRAM_ROOT_ENTRIES;
 }
 
-void ul_entry_add_all(struct ul_builder *builder)
+void ul_entry_add_all(struct ul_program_builder *builder)
 {
     struct ul_program *program = builder->program;
     uint32_t root_count = builder->graph->root_count;

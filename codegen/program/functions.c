@@ -15,7 +15,7 @@ static uint32_t text_hash(const char *text)
     return hash;
 }
 
-static uint32_t *kernel_slot(struct ul_builder *builder, const char *text)
+static uint32_t *kernel_slot(struct ul_program_builder *builder, const char *text)
 {
     uint32_t mask = builder->kernel_table_size - 1;
     uint32_t slot = text_hash(text) & mask;
@@ -25,7 +25,7 @@ static uint32_t *kernel_slot(struct ul_builder *builder, const char *text)
     return &builder->kernel_table[slot];
 }
 
-static void kernel_table_grow(struct ul_builder *builder)
+static void kernel_table_grow(struct ul_program_builder *builder)
 {
     enum { FIRST_SIZE = 64 };
     struct ul_program *program = builder->program;
@@ -37,8 +37,8 @@ static void kernel_table_grow(struct ul_builder *builder)
         *kernel_slot(builder, program->kernels[i].text) = i;
 }
 
-enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct ul_kernel *kernel,
-                                      uint32_t *id)
+enum ul_status ul_function_add_kernel(struct ul_program_builder *builder,
+                                      const struct ul_kernel *kernel, uint32_t *id)
 {
     struct ul_program *program = builder->program;
     struct ul_text text;
@@ -78,7 +78,7 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     return UL_OK;
 }
 
-uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call,
+uint32_t ul_function_add_call(struct ul_program_builder *builder, const struct ul_call *call,
                               const struct ul_target_library *library)
 {
     struct ul_program *program = builder->program;

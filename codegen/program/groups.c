@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* "Conv+Add+Relu" */
-static const char *group_ops(const struct ul_builder *builder, const ul_node_id *nodes,
+static const char *group_ops(const struct ul_program_builder *builder, const ul_node_id *nodes,
                              uint32_t count)
 {
     enum { MAX_NAMED = 8 };
@@ -26,18 +26,20 @@ static const char *group_ops(const struct ul_builder *builder, const ul_node_id 
 
 /* Whether a kernel of ours for a piece forms its sums like the whole step's: otherwise its bits
  * could differ. */
-static bool is_sure_piece(const struct ul_builder *builder, ul_node_id node, uint32_t kernel)
+static bool is_sure_piece(const struct ul_program_builder *builder, ul_node_id node,
+                          uint32_t kernel)
 {
-    return builder->whole == NULL || !ul_node_is_piece(builder->graph, node) ||
-           ul_whole_has_orders(builder->whole, builder->graph, node,
-                               builder->program->kernels[kernel].sum_orders);
+    return builder->unsplit == NULL || !ul_node_is_piece(builder->graph, node) ||
+           ul_unsplit_has_orders(builder->unsplit, builder->graph, node,
+                                 builder->program->kernels[kernel].sum_orders);
 }
 
 /* A call must stay a call, unless the order in which its library adds is not known before the
  * program starts. */
-static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, uint32_t kernel)
+static enum ul_status check_piece(struct ul_program_builder *builder, ul_node_id node,
+                                  uint32_t kernel)
 {
-    const struct ul_program_call *call = ul_whole_call(builder->whole, builder->graph, node);
+    const struct ul_program_call *call = ul_unsplit_call(builder->unsplit, builder->graph, node);
     if (call == NULL ? is_sure_piece(builder, node, kernel) : call->library->chosen_at_start)
         return UL_OK;
     const char *without = call != NULL ? call->library->without : NULL;
@@ -50,8 +52,8 @@ static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, u
 /* ---- Calls ---- */
 
 /* `pack`: the layout that the call wants for a weight; else NULL. */
-static void call_arg(struct ul_builder *builder, struct ul_program_step *step, ul_value_id value,
-                     bool written, const struct ul_pack *pack)
+static void call_arg(struct ul_program_builder *builder, struct ul_program_step *step,
+                     ul_value_id value, bool written, const struct ul_pack *pack)
 {
     uint32_t at = step->arg_count++;
     step->args[at] = ul_place_address(UL_PLAN_NONE, 0);
@@ -71,20 +73,20 @@ static void call_arg(struct ul_builder *builder, struct ul_program_step *step, u
         step->traffic.weight_bytes += bytes;
 }
 
-static ul_value_id base_of(const struct ul_builder *builder, ul_value_id value)
+static ul_value_id base_of(const struct ul_program_builder *builder, ul_value_id value)
 {
     return builder->graph->values[value].view.base;
 }
 
 /* Makes the call's arguments, with the residual last. */
-static struct ul_program_step call_step(struct ul_builder *builder,
+static struct ul_program_step call_step(struct ul_program_builder *builder,
                                         const struct ul_group_call *call, ul_node_id last)
 {
     struct ul_program_step step = {.kind = UL_STEP_CALL, .node = last};
     const char *plan_name = call->library->plan_name;
     step.kernel = ul_function_add_call(builder, &call->call, call->library);
     ul_place_add_library(builder, step.kernel);
-    step.beside = builder->program->calls[step.kernel].kept_place;
+    step.kept_place = builder->program->calls[step.kernel].kept_place;
     step.implementation = call->call.implementation;
     step.scratch_bytes = call->call.scratch_bytes;
     if (plan_name != NULL)
@@ -110,7 +112,7 @@ static struct ul_program_step call_step(struct ul_builder *builder,
 
 /* ---- Kernels ---- */
 
-static enum ul_status kernel_step(struct ul_builder *builder, const ul_node_id *nodes,
+static enum ul_status kernel_step(struct ul_program_builder *builder, const ul_node_id *nodes,
                                   uint32_t count, struct ul_program_step *out)
 {
     const struct ul_graph *graph = builder->graph;
@@ -119,7 +121,8 @@ static enum ul_status kernel_step(struct ul_builder *builder, const ul_node_id *
                    builder->arena, &result);
     struct ul_kernel *kernel = result.kernel;
     ul_node_id last = nodes[count - 1];
-    struct ul_program_step step = {.kind = UL_STEP_KERNEL, .node = last, .beside = UL_PLAN_NONE};
+    struct ul_program_step step = {
+        .kind = UL_STEP_KERNEL, .node = last, .kept_place = UL_PLAN_NONE};
     enum ul_status status = ul_function_add_kernel(builder, kernel, &step.kernel);
     if (status != UL_OK) {
         ul_diag_prefix(builder->diag, ul_node_describe(graph, last, builder->arena));
@@ -158,7 +161,7 @@ static bool is_among(const struct ul_in_place *pairs, uint32_t count,
 
 /* Adds a kernel of ours to a call that may find no library: the plan's places must hold for
  * both. */
-static void join_own(struct ul_builder *builder, struct ul_program_step *call,
+static void join_own(struct ul_program_builder *builder, struct ul_program_step *call,
                      const struct ul_program_step *own)
 {
     call->own = ul_arena_copy(builder->arena, own, sizeof *own);
@@ -189,35 +192,35 @@ static uint32_t count_weighs(const struct ul_graph *graph, const ul_node_id *nod
 
 /* ---- Alternatives ---- */
 
-static void add_other(struct ul_builder *builder, struct ul_program_step *step,
+static void add_other(struct ul_program_builder *builder, struct ul_program_step *step,
                       const struct ul_program_step *other)
 {
     struct ul_program_step *others =
-        UL_NEW_ARRAY(builder->arena, struct ul_program_step, step->other_count + 1);
-    UL_ASSERT(step->other_count + 1 < UL_IMPLEMENTATIONS + UL_SPARES);
-    for (uint32_t i = 0; i < step->other_count; i++)
-        others[i] = step->others[i];
-    others[step->other_count++] = *other;
-    step->others = others;
+        UL_NEW_ARRAY(builder->arena, struct ul_program_step, step->alternative_count + 1);
+    UL_ASSERT(step->alternative_count + 1 < UL_STEP_ALTERNATIVES + UL_SPARES);
+    for (uint32_t i = 0; i < step->alternative_count; i++)
+        others[i] = step->alternatives[i];
+    others[step->alternative_count++] = *other;
+    step->alternatives = others;
 }
 
 /* Adds the same call with ever less scratch, which a budget may take; a kernel of ours as well has
  * its own scratch in any case. */
-static void add_leaner(struct ul_builder *builder, const struct ul_group_call *call,
+static void add_leaner(struct ul_program_builder *builder, const struct ul_group_call *call,
                        struct ul_program_step *step)
 {
     const struct ul_target_library *library = call->library;
     struct ul_call lean = call->call;
     uint64_t own_bytes = step->own != NULL ? step->own->scratch_bytes : 0;
     double slowdown = 1;
-    while (library->leaner != NULL && step->other_count + 1 < UL_IMPLEMENTATIONS &&
+    while (library->leaner != NULL && step->alternative_count + 1 < UL_STEP_ALTERNATIVES &&
            lean.scratch_bytes > own_bytes) {
         double more = library->leaner(library->context, &lean);
         if (more == 0)
             break;
         slowdown *= more;
         struct ul_program_step other = *step;
-        other.other_count = 0;
+        other.alternative_count = 0;
         other.kernel = ul_function_add_call(builder, &lean, library);
         other.scratch_bytes = lean.scratch_bytes > own_bytes ? lean.scratch_bytes : own_bytes;
         other.slowdown = slowdown;
@@ -227,7 +230,7 @@ static void add_leaner(struct ul_builder *builder, const struct ul_group_call *c
 
 /* Adds the same call with more scratch, which a finished plan may have room for: the most that it
  * can use, and halves of that. They come after all other alternatives. */
-static void add_spares(struct ul_builder *builder, const struct ul_group_call *call,
+static void add_spares(struct ul_program_builder *builder, const struct ul_group_call *call,
                        struct ul_program_step *step)
 {
     enum { ALIGN = 64 };
@@ -239,7 +242,7 @@ static void add_spares(struct ul_builder *builder, const struct ul_group_call *c
         if (rich.scratch_bytes <= step->scratch_bytes)
             break;
         struct ul_program_step other = *step;
-        other.other_count = 0;
+        other.alternative_count = 0;
         other.spare_count = 0;
         other.kernel = ul_function_add_call(builder, &rich, library);
         other.scratch_bytes = rich.scratch_bytes;
@@ -250,7 +253,8 @@ static void add_spares(struct ul_builder *builder, const struct ul_group_call *c
 
 /* Whether a result is donated the place of something else that the step reads, and the kernel is
  * not made to overwrite that. */
-static bool overwrites_input(const struct ul_program_step *step, const struct ul_builder *builder)
+static bool overwrites_input(const struct ul_program_step *step,
+                             const struct ul_program_builder *builder)
 {
     for (uint32_t w = 0; w < step->arg_count; w++) {
         for (uint32_t r = 0; r < step->arg_count; r++) {
@@ -268,8 +272,8 @@ static bool overwrites_input(const struct ul_program_step *step, const struct ul
 
 /* A budget may leave no room for what a call keeps, or for its scratch: adds a kernel of ours,
  * except for pieces that might not have the bits of the whole. */
-static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
-                              struct ul_program_step *step)
+static enum ul_status add_own(struct ul_program_builder *builder, const ul_node_id *nodes,
+                              uint32_t count, struct ul_program_step *step)
 {
     struct ul_program_step own;
     if (step->own != NULL) /* it stands beside the call in any case */
@@ -277,7 +281,7 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
     UL_TRY(kernel_step(builder, nodes, count, &own));
     if (!is_sure_piece(builder, nodes[count - 1], own.kernel) || overwrites_input(&own, builder))
         return UL_OK;
-    own.beside = ul_place_of_code(builder, own.kernel);
+    own.kept_place = ul_place_of_code(builder, own.kernel);
     add_other(builder, step, &own);
     return UL_OK;
 }
@@ -287,7 +291,7 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
 /* Marks the kernel of a result that the call before it may form: the kernel runs where the call
  * does not form it. The result's place lives from the call on. The kernel costs nothing, since
  * libraries have such calls. */
-static void spare(const struct ul_builder *builder, struct ul_program_step *step)
+static void spare(const struct ul_program_builder *builder, struct ul_program_step *step)
 {
     uint32_t call = builder->program->step_count - 1;
     UL_ASSERT(builder->program->step_count > 0 && step->kind == UL_STEP_KERNEL);
@@ -301,7 +305,7 @@ static void spare(const struct ul_builder *builder, struct ul_program_step *step
 
 /* Puts the value that is multiplied by slopes into the place of the product that the call before it
  * wrote. */
-static void lie_in_place(struct ul_builder *builder, ul_node_id id)
+static void lie_in_place(struct ul_program_builder *builder, ul_node_id id)
 {
     const struct ul_program *program = builder->program;
     const struct ul_node *node = &builder->graph->nodes[id];
@@ -316,7 +320,7 @@ static void lie_in_place(struct ul_builder *builder, ul_node_id id)
 
 /* The call gives up as much of its scratch as its sums take. Where a kernel of ours in its place
  * would need that scratch, it forms no sums, and their kernel is an ordinary one. */
-static void fit_sums(struct ul_builder *builder, ul_node_id last, uint64_t own_bytes,
+static void fit_sums(struct ul_program_builder *builder, ul_node_id last, uint64_t own_bytes,
                      struct ul_group_call *call)
 {
     if (call->call.sums_of == UL_SUMS_OF_NONE)
@@ -338,7 +342,7 @@ static void fit_sums(struct ul_builder *builder, ul_node_id last, uint64_t own_b
 /* ---- The group ---- */
 
 /* The call at the node, with the scratch that it has in this program. */
-static struct ul_group_call taken_call(const struct ul_builder *builder, ul_node_id last,
+static struct ul_group_call taken_call(const struct ul_program_builder *builder, ul_node_id last,
                                        uint64_t own_bytes)
 {
     struct ul_group_call call = *builder->calls.by_node[last];
@@ -348,8 +352,8 @@ static struct ul_group_call taken_call(const struct ul_builder *builder, ul_node
     return call;
 }
 
-static enum ul_status make_call(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
-                                struct ul_program_step *step)
+static enum ul_status make_call(struct ul_program_builder *builder, const ul_node_id *nodes,
+                                uint32_t count, struct ul_program_step *step)
 {
     ul_node_id last = nodes[count - 1];
     const struct ul_group_call *faster = builder->calls.faster[last];
@@ -377,8 +381,8 @@ static enum ul_status make_call(struct ul_builder *builder, const ul_node_id *no
     return UL_OK;
 }
 
-enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
-                            uint32_t region)
+enum ul_status ul_group_add(struct ul_program_builder *builder, const ul_node_id *nodes,
+                            uint32_t count, uint32_t region)
 {
     struct ul_program_step step;
     UL_ASSERT(count > 0);

@@ -11,7 +11,7 @@ struct ul_group_call; /* calls_internal.h */
 struct ul_call;       /* runtime/lib/ul_call.h */
 struct ul_libraries;
 struct ul_piece;
-struct ul_whole;
+struct ul_unsplit;
 struct ul_work;            /* codegen/kernel/work.h */
 struct ul_program_options; /* program.h */
 
@@ -82,7 +82,7 @@ struct ul_target_library {
      * NULL: it takes none. */
     void (*choose)(const struct ul_target_library *library, struct ul_arena *arena,
                    const struct ul_graph *graph, const struct ul_program_options *options,
-                   const struct ul_whole *whole, struct ul_calls *calls);
+                   const struct ul_unsplit *unsplit, struct ul_calls *calls);
     /* Whether sums of integers that an answered call forms are exact, however large they grow.
      * NULL: of each call. */
     bool (*is_exact)(const struct ul_call *call);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-void ul_place_find_kept(struct ul_builder *builder)
+void ul_place_find_kept(struct ul_program_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
     builder->is_kept = UL_NEW_ARRAY(builder->arena, bool, graph->value_count);
@@ -24,7 +24,7 @@ void ul_place_find_kept(struct ul_builder *builder)
     }
 }
 
-static enum ul_plan_class class_of(const struct ul_builder *builder, ul_value_id value)
+static enum ul_plan_class class_of(const struct ul_program_builder *builder, ul_value_id value)
 {
     const struct ul_graph *graph = builder->graph;
     uint32_t flags = graph->values[value].flags;
@@ -41,12 +41,12 @@ static enum ul_plan_class class_of(const struct ul_builder *builder, ul_value_id
 }
 
 /* Whether runs of one root leave it to runs of another. */
-static bool is_linked(const struct ul_builder *builder, ul_value_id value)
+static bool is_linked(const struct ul_program_builder *builder, ul_value_id value)
 {
     return builder->linked != NULL && builder->linked[value];
 }
 
-static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
+static uint32_t space_of(const struct ul_program_builder *builder, ul_value_id value)
 {
     const struct ul_program_options *options = builder->options;
     const struct ul_value *info = &builder->graph->values[value];
@@ -63,8 +63,8 @@ static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
     return UL_PROGRAM_ARENA;
 }
 
-static uint32_t place_add(struct ul_builder *builder, enum ul_place_kind kind, ul_value_id value,
-                          const struct ul_plan_value *planned)
+static uint32_t place_add(struct ul_program_builder *builder, enum ul_place_kind kind,
+                          ul_value_id value, const struct ul_plan_value *planned)
 {
     struct ul_program *program = builder->program;
     UL_GROW(builder->arena, program->places, program->place_count, program->place_capacity);
@@ -76,7 +76,7 @@ static uint32_t place_add(struct ul_builder *builder, enum ul_place_kind kind, u
 }
 
 /* An output has the place of its donor. */
-static uint32_t place_donate(struct ul_builder *builder, ul_value_id output)
+static uint32_t place_donate(struct ul_program_builder *builder, ul_value_id output)
 {
     uint32_t id = ul_place_of(builder, builder->graph->values[output].donor);
     struct ul_program_place *place = &builder->program->places[id];
@@ -89,7 +89,7 @@ static uint32_t place_donate(struct ul_builder *builder, ul_value_id output)
     return id;
 }
 
-void ul_place_join(struct ul_builder *builder, ul_value_id value, ul_value_id with)
+void ul_place_join(struct ul_program_builder *builder, ul_value_id value, ul_value_id with)
 {
     struct ul_program *program = builder->program;
     UL_ASSERT(program->value_places[value] == UL_PLAN_NONE &&
@@ -102,12 +102,13 @@ static bool same_pack(const struct ul_pack *a, const struct ul_pack *b)
     return a == b || (a != NULL && b != NULL && memcmp(a, b, sizeof *a) == 0);
 }
 
-uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base)
+uint32_t ul_place_of(struct ul_program_builder *builder, ul_value_id base)
 {
     return ul_place_of_form(builder, base, NULL);
 }
 
-uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const struct ul_pack *pack)
+uint32_t ul_place_of_form(struct ul_program_builder *builder, ul_value_id base,
+                          const struct ul_pack *pack)
 {
     const struct ul_graph *graph = builder->graph;
     struct ul_program *program = builder->program;
@@ -152,17 +153,17 @@ uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const st
 }
 
 /* Its bytes are counted when they are needed (footprint.c). */
-static uint32_t add_beside(struct ul_builder *builder, const char *name, uint32_t space)
+static uint32_t add_beside(struct ul_program_builder *builder, const char *name, uint32_t space)
 {
     struct ul_plan_value value = ul_plan_value_make(name, UL_PLAN_SCRATCH, 0);
     value.space = space;
     value.persistent = true;
     value.optional = true;
-    return place_add(builder, UL_PLACE_BESIDE, UL_NONE, &value);
+    return place_add(builder, UL_PLACE_OVERHEAD, UL_NONE, &value);
 }
 
 /* For the program's own state, through all runs. */
-static uint32_t add_state(struct ul_builder *builder, const char *name, uint64_t size_bytes)
+static uint32_t add_state(struct ul_program_builder *builder, const char *name, uint64_t size_bytes)
 {
     struct ul_plan_value value = ul_plan_value_make(name, UL_PLAN_SCRATCH, size_bytes);
     value.persistent = true;
@@ -178,7 +179,7 @@ struct ul_program_library *ul_program_library(const struct ul_program *program,
     return &program->libraries[library - libraries->rows];
 }
 
-void ul_place_add_library(struct ul_builder *builder, uint32_t call)
+void ul_place_add_library(struct ul_program_builder *builder, uint32_t call)
 {
     struct ul_program_call *added = &builder->program->calls[call];
     const struct ul_target_library *library = added->library;
@@ -196,7 +197,7 @@ void ul_place_add_library(struct ul_builder *builder, uint32_t call)
     added->kept_place = add_beside(builder, added->call->implementation, UL_PROGRAM_KEPT);
 }
 
-uint32_t ul_place_of_code(struct ul_builder *builder, uint32_t kernel)
+uint32_t ul_place_of_code(struct ul_program_builder *builder, uint32_t kernel)
 {
     struct ul_program_kernel *function = &builder->program->kernels[kernel];
     if (function->code_place == UL_PLAN_NONE)
@@ -204,7 +205,7 @@ uint32_t ul_place_of_code(struct ul_builder *builder, uint32_t kernel)
     return function->code_place;
 }
 
-void ul_place_mark_forms(struct ul_builder *builder)
+void ul_place_mark_forms(struct ul_program_builder *builder)
 {
     const struct ul_program *program = builder->program;
     for (uint32_t i = 0; i < program->place_count; i++) {
@@ -216,7 +217,7 @@ void ul_place_mark_forms(struct ul_builder *builder)
     }
 }
 
-uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like)
+uint32_t ul_place_add_temporary(struct ul_program_builder *builder, ul_value_id like)
 {
     const struct ul_graph *graph = builder->graph;
     struct ul_plan_value value = ul_plan_value_make(graph->values[like].name, UL_PLAN_ACTIVATIONS,
@@ -242,7 +243,7 @@ static uint64_t run_state_bytes(const struct ul_program *program)
     return (uint64_t)UL_PROGRAM_STATE_BYTES + flags + counters;
 }
 
-void ul_place_add_states(struct ul_builder *builder)
+void ul_place_add_states(struct ul_program_builder *builder)
 {
     struct ul_program *program = builder->program;
     bool is_separate = builder->options->target->traits.memory_is_separate;
@@ -268,7 +269,8 @@ struct ul_program_address ul_place_address(uint32_t place, int64_t offset_bytes)
         .place = place, .offset_bytes = offset_bytes, .loop = UL_PLAN_NONE};
 }
 
-struct ul_program_address ul_place_value_address(struct ul_builder *builder, ul_value_id value)
+struct ul_program_address ul_place_value_address(struct ul_program_builder *builder,
+                                                 ul_value_id value)
 {
     const struct ul_view *view = &builder->graph->values[value].view;
     UL_ASSERT(view->base != UL_NONE);

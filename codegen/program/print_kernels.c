@@ -12,8 +12,8 @@ static bool runs(const struct ul_program_step *step, uint32_t kernel)
 {
     bool found = (step->kind == UL_STEP_KERNEL && step->kernel == kernel) ||
                  (step->own != NULL && step->own->kernel == kernel);
-    for (uint32_t i = 0; i < step->other_count; i++)
-        found = found || runs(&step->others[i], kernel);
+    for (uint32_t i = 0; i < step->alternative_count; i++)
+        found = found || runs(&step->alternatives[i], kernel);
     return found;
 }
 

@@ -17,12 +17,13 @@ uint32_t ul_program_call_align(const struct ul_program *program)
     return max;
 }
 
-static void apply_whole(struct ul_builder *builder)
+static void apply_whole(struct ul_program_builder *builder)
 {
-    const struct ul_program *whole = builder->options->whole, *base = builder->options->base;
-    if (whole != NULL) {
-        builder->whole = UL_NEW(builder->arena, struct ul_whole);
-        ul_whole_init(builder->whole, builder->arena, whole);
+    const struct ul_program *unsplit = builder->options->unsplit,
+                            *base = builder->options->baseline;
+    if (unsplit != NULL) {
+        builder->unsplit = UL_NEW(builder->arena, struct ul_unsplit);
+        ul_unsplit_init(builder->unsplit, builder->arena, unsplit);
     }
     if (base != NULL)
         builder->program->problem->base_cost = ul_size_add_saturating(
@@ -49,7 +50,7 @@ static bool holds_float(const struct ul_program_kernel *kernel)
 }
 
 /* Operators with integers at all ends may still compute places or factors in floats. */
-static enum ul_status check_no_float(struct ul_builder *builder)
+static enum ul_status check_no_float(struct ul_program_builder *builder)
 {
     const struct ul_program *program = builder->program;
     for (uint32_t i = 0; builder->options->no_float && i < program->problem->step_count; i++) {
@@ -65,18 +66,18 @@ static enum ul_status check_no_float(struct ul_builder *builder)
 }
 
 /* Has libraries take calls that others have answered. */
-static void choose_others(struct ul_builder *builder)
+static void choose_others(struct ul_program_builder *builder)
 {
     const struct ul_libraries *libraries = builder->options->libraries;
     for (uint32_t i = 0; libraries != NULL && i < libraries->count; i++) {
         const struct ul_target_library *library = &libraries->rows[i];
         if (library->choose != NULL)
             library->choose(library, builder->arena, builder->graph, builder->options,
-                            builder->whole, &builder->calls);
+                            builder->unsplit, &builder->calls);
     }
 }
 
-static enum ul_status build(struct ul_builder *builder)
+static enum ul_status build(struct ul_program_builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
     const struct ul_libraries *libraries = builder->options->libraries;
@@ -84,7 +85,7 @@ static enum ul_status build(struct ul_builder *builder)
     builder->linked = ul_graph_find_linked(graph, builder->arena);
     ul_place_find_kept(builder);
     apply_whole(builder);
-    UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, libraries, builder->whole,
+    UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, libraries, builder->unsplit,
                            &builder->calls, builder->diag));
     bool may = builder->options->training != NULL && libraries != NULL;
     ul_calls_find_sums(builder->arena, graph, may ? libraries->max_sums_bytes : 0, &builder->calls);
@@ -137,8 +138,8 @@ static struct ul_program *program_new(struct ul_arena *arena, const struct ul_gr
     ul_problem_add_space(program->problem, "the caller's buffers", 0);
     ul_problem_add_space(program->problem, "kept by libraries", 0);
     ul_problem_add_space(program->problem, "code", 0);
-    program->problem->spaces[UL_PROGRAM_KEPT].beside = true;
-    program->problem->spaces[UL_PROGRAM_CODE].beside = true;
+    program->problem->spaces[UL_PROGRAM_KEPT].is_overhead = true;
+    program->problem->spaces[UL_PROGRAM_CODE].is_overhead = true;
     if (options->offload.exists)
         add_offload(program);
     if (options->bank_count > 0)
@@ -157,7 +158,7 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
 {
     UL_ASSERT(options->target != NULL && options->profile != NULL);
     struct ul_program *built = program_new(arena, graph, options);
-    struct ul_builder builder = {
+    struct ul_program_builder builder = {
         .arena = arena, .graph = graph, .options = &built->options, .program = built, .diag = diag};
     /* One region for the whole, up to two for a block. */
     uint64_t max_regions = 2 * (uint64_t)graph->block_count + 2;
@@ -180,7 +181,7 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
 
 bool ul_program_heeds(const struct ul_program *program, const char *option)
 {
-    for (; program != NULL; program = program->options.base)
+    for (; program != NULL; program = program->options.baseline)
         for (uint32_t i = 0; i < program->call_count; i++) {
             const char *without = program->calls[i].library->without;
             if (without != NULL && strcmp(without, option) == 0)

@@ -59,7 +59,7 @@ enum ul_place_kind {
     UL_PLACE_DONATED,   /* a base value that an output of the model overwrites in place */
     UL_PLACE_TEMPORARY, /* a copy of a value, between two steps */
     UL_PLACE_STATE,     /* state of the program or of a library, kept through all runs */
-    UL_PLACE_BESIDE     /* what is kept elsewhere for an implementation of a step */
+    UL_PLACE_OVERHEAD   /* what is kept elsewhere for an implementation of a step */
 };
 
 /* Bytes that steps read and write. Place i is value i of the problem, which has their class, space
@@ -98,7 +98,7 @@ struct ul_program_step {
     ul_node_id node;  /* the last node of its group, or the owner of the copy */
     uint32_t region;  /* of the problem */
     uint32_t kernel;
-    uint32_t beside;            /* the place of what is kept elsewhere for it, or UL_PLAN_NONE */
+    uint32_t kept_place;        /* the place of what is kept elsewhere for it, or UL_PLAN_NONE */
     const char *implementation; /* for a call; NULL: our own lowering */
     bool has_residual; /* for a call: the last argument is copied to the result's place first,
                           unless the plan has given the result its bytes; on a device the library
@@ -109,10 +109,10 @@ struct ul_program_step {
      * nothing to do. */
     bool is_spared;
     uint32_t spared_by;
-    uint32_t other_count; /* the step by other implementations, with other scratch and weights: the
-                             plan's alternatives after this one */
-    uint32_t spare_count; /* the last ones of these, which only a finished plan may take */
-    const struct ul_program_step *others;
+    uint32_t alternative_count; /* the step by other implementations, with other scratch and
+                             weights: the plan's alternatives after this one */
+    uint32_t spare_count;       /* the last ones of these, which only a finished plan may take */
+    const struct ul_program_step *alternatives;
     uint64_t scratch_bytes;
     double slowdown; /* of the time of `work`, for less scratch; 0: none */
     uint32_t arg_count;
@@ -220,10 +220,10 @@ struct ul_program_options {
     uint64_t align_bytes;             /* of every range of the plan; 0: the default */
     /* The program of the same graph before its chains were split: UL_UNSUPPORTED where a piece
      * would have other bits. NULL: nothing was split. */
-    const struct ul_program *whole;
+    const struct ul_program *unsplit;
     /* The program with which times are compared: the one without splits and with the default
      * layout, where this one is another. */
-    const struct ul_program *base;
+    const struct ul_program *baseline;
     const struct ul_training *training; /* NULL: it does not train */
     struct ul_program_offload offload;
     const struct ul_plan_bank *banks; /* the memories of the arena */

@@ -84,14 +84,16 @@ static struct frames frames_make(struct ul_arena *arena, const struct ul_program
 }
 
 /* The stack while a step runs by this alternative; NULL: what is there in any case. */
-static uint64_t way_bytes(const struct frames *frames, const struct ul_program_step *way)
+static uint64_t alternative_bytes(const struct frames *frames,
+                                  const struct ul_program_step *alternative)
 {
     uint64_t deepest = 0;
-    bool is_call = way != NULL && way->kind == UL_STEP_CALL;
-    if (way != NULL && way->kind == UL_STEP_KERNEL)
-        deepest = frames->kernel_bytes[way->kernel];
-    if (way != NULL && way->own != NULL && frames->kernel_bytes[way->own->kernel] > deepest)
-        deepest = frames->kernel_bytes[way->own->kernel];
+    bool is_call = alternative != NULL && alternative->kind == UL_STEP_CALL;
+    if (alternative != NULL && alternative->kind == UL_STEP_KERNEL)
+        deepest = frames->kernel_bytes[alternative->kernel];
+    if (alternative != NULL && alternative->own != NULL &&
+        frames->kernel_bytes[alternative->own->kernel] > deepest)
+        deepest = frames->kernel_bytes[alternative->own->kernel];
     uint64_t run = frames->around_bytes + deepest;
     return ENTRY_BYTES + (run > frames->other_bytes ? run : frames->other_bytes) +
            (is_call || frames->has_team ? frames->library_bytes : 0);
@@ -102,7 +104,7 @@ uint64_t ul_program_min_stack_bytes(const struct ul_program *program)
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     struct frames frames = frames_make(&scratch, program);
-    uint64_t bytes = way_bytes(&frames, NULL);
+    uint64_t bytes = alternative_bytes(&frames, NULL);
     ul_arena_done(&scratch);
     return bytes;
 }
@@ -113,15 +115,16 @@ uint64_t ul_program_stack_bytes(const struct ul_program *program, const struct u
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     struct frames frames = frames_make(&scratch, program);
-    uint64_t deepest = way_bytes(&frames, NULL);
+    uint64_t deepest = alternative_bytes(&frames, NULL);
     *library_bytes = frames.has_team ? frames.library_bytes : 0;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         if (plan->positions[p].kind != UL_PLAN_RUN)
             continue;
-        const struct ul_program_step *way = ul_program_step_at(program, &plan->positions[p]);
-        uint64_t bytes = way_bytes(&frames, way);
+        const struct ul_program_step *alternative =
+            ul_program_step_at(program, &plan->positions[p]);
+        uint64_t bytes = alternative_bytes(&frames, alternative);
         deepest = bytes > deepest ? bytes : deepest;
-        if (way->kind == UL_STEP_CALL)
+        if (alternative->kind == UL_STEP_CALL)
             *library_bytes = frames.library_bytes;
     }
     ul_arena_done(&scratch);
@@ -138,13 +141,13 @@ void ul_program_count_stacks(const struct ul_program *program, bool counts)
     if (counts)
         frames = frames_make(&scratch, program);
     for (uint32_t s = 0; s < problem->step_count; s++) {
-        uint64_t bytes[UL_IMPLEMENTATIONS] = {0};
-        UL_ASSERT(problem->steps[s].alternative_count <= UL_IMPLEMENTATIONS);
+        uint64_t bytes[UL_STEP_ALTERNATIVES] = {0};
+        UL_ASSERT(problem->steps[s].alternative_count <= UL_STEP_ALTERNATIVES);
         for (uint32_t a = 0; a < problem->steps[s].alternative_count && counts; a++) {
             const struct ul_plan_position at = {.step = s, .alternative = a};
-            bytes[a] =
-                program->options.thread_count *
-                (way_bytes(&frames, ul_program_step_at(program, &at)) - way_bytes(&frames, NULL));
+            bytes[a] = program->options.thread_count *
+                       (alternative_bytes(&frames, ul_program_step_at(program, &at)) -
+                        alternative_bytes(&frames, NULL));
         }
         ul_problem_set_stacks(problem, s, bytes);
     }

@@ -18,8 +18,8 @@ const struct ul_program_step *ul_program_step_at(const struct ul_program *progra
 {
     UL_ASSERT(position->kind == UL_PLAN_RUN && position->step < program->step_count);
     const struct ul_program_step *step = &program->steps[position->step];
-    UL_ASSERT(position->alternative <= step->other_count);
-    return position->alternative == 0 ? step : &step->others[position->alternative - 1];
+    UL_ASSERT(position->alternative <= step->alternative_count);
+    return position->alternative == 0 ? step : &step->alternatives[position->alternative - 1];
 }
 
 uint32_t ul_program_region_at(const struct ul_program *program,
@@ -54,11 +54,12 @@ static const struct ul_plan_alternative *way_by(const struct ul_program *program
     const struct ul_plan_alternative *found = &none;
     for (uint32_t a = planned->alternative_count; a-- > 0;) {
         const struct ul_plan_position at = {.step = step, .alternative = a};
-        const struct ul_program_step *way = ul_program_step_at(program, &at);
-        if (way->kind != like->kind)
+        const struct ul_program_step *alternative = ul_program_step_at(program, &at);
+        if (alternative->kind != like->kind)
             continue;
         found = &planned->alternatives[a];
-        if (like->implementation != NULL && strcmp(way->implementation, like->implementation) == 0)
+        if (like->implementation != NULL &&
+            strcmp(alternative->implementation, like->implementation) == 0)
             break;
     }
     return found;
@@ -66,44 +67,46 @@ static const struct ul_plan_alternative *way_by(const struct ul_program *program
 
 /* A piece is not assumed to be faster than its share of the whole: that it stays in a smaller cache
  * says nothing about the pieces around it, and splits are not for the sake of time. */
-static uint64_t piece_cost(const struct ul_builder *builder, const struct ul_program_step *step,
-                           uint64_t cost)
+static uint64_t piece_cost(const struct ul_program_builder *builder,
+                           const struct ul_program_step *step, uint64_t cost)
 {
-    const struct ul_program *whole = builder->options->whole;
+    const struct ul_program *unsplit = builder->options->unsplit;
     uint32_t from = ul_node_is_piece(builder->graph, step->node)
-                        ? ul_whole_step(builder->whole, builder->graph, step->node)
+                        ? ul_unsplit_step(builder->unsplit, builder->graph, step->node)
                         : UL_NONE;
     if (from == UL_NONE)
         return cost;
     double share = elements_of(builder->graph, step->node) /
-                   elements_of(whole->graph, whole->steps[from].node);
-    double min = (double)way_by(whole, from, step)->cost * share;
+                   elements_of(unsplit->graph, unsplit->steps[from].node);
+    double min = (double)way_by(unsplit, from, step)->cost * share;
     uint64_t rounded = (uint64_t)min + 1;
     return cost > rounded ? cost : rounded;
 }
 
-static const struct ul_program_step *way_of(const struct ul_program_step *step, uint32_t way)
+static const struct ul_program_step *alternative_of(const struct ul_program_step *step,
+                                                    uint32_t alternative)
 {
-    return way == 0 ? step : &step->others[way - 1];
+    return alternative == 0 ? step : &step->alternatives[alternative - 1];
 }
 
 /* Except under a budget, a piece runs by the same alternative as the whole, and has its bits. */
-static void mark_piece(const struct ul_builder *builder, const struct ul_program_step *step,
+static void mark_piece(const struct ul_program_builder *builder, const struct ul_program_step *step,
                        struct ul_plan_alternative *ways)
 {
-    const struct ul_program *whole = builder->options->whole;
+    const struct ul_program *unsplit = builder->options->unsplit;
     uint32_t best = 0, from = ul_node_is_piece(builder->graph, step->node)
-                                  ? ul_whole_step(builder->whole, builder->graph, step->node)
+                                  ? ul_unsplit_step(builder->unsplit, builder->graph, step->node)
                                   : UL_NONE;
     if (from == UL_NONE)
         return;
-    for (uint32_t i = 1; i <= step->other_count; i++)
-        if (ul_alternative_is_cheaper(way_by(whole, from, way_of(step, i)),
-                                      way_by(whole, from, way_of(step, best))))
+    for (uint32_t i = 1; i <= step->alternative_count; i++)
+        if (ul_alternative_is_cheaper(way_by(unsplit, from, alternative_of(step, i)),
+                                      way_by(unsplit, from, alternative_of(step, best))))
             best = i;
-    for (uint32_t i = 0; i <= step->other_count; i++)
-        ways[i].other_bits = ul_alternative_is_cheaper(way_by(whole, from, way_of(step, best)),
-                                                       way_by(whole, from, way_of(step, i)));
+    for (uint32_t i = 0; i <= step->alternative_count; i++)
+        ways[i].other_bits =
+            ul_alternative_is_cheaper(way_by(unsplit, from, alternative_of(step, best)),
+                                      way_by(unsplit, from, alternative_of(step, i)));
 }
 
 /* An alternative with other bits counts as no faster than the cheapest with the same bits: no
@@ -121,7 +124,7 @@ static void bound_costs(struct ul_plan_alternative *ways, uint32_t count)
 
 /* The part of a step's traffic that its cost counts: without bytes in banks, which the planner
  * counts by the banks' rates. */
-static struct ul_traffic counted_traffic(const struct ul_builder *builder,
+static struct ul_traffic counted_traffic(const struct ul_program_builder *builder,
                                          const struct ul_program_step *step)
 {
     const struct ul_program *program = builder->program;
@@ -138,7 +141,8 @@ static struct ul_traffic counted_traffic(const struct ul_builder *builder,
     return traffic;
 }
 
-static uint64_t step_cost(const struct ul_builder *builder, const struct ul_program_step *step)
+static uint64_t step_cost(const struct ul_program_builder *builder,
+                          const struct ul_program_step *step)
 {
     if (step->is_spared)
         return 0;
@@ -169,8 +173,8 @@ static void list_args(const struct ul_program_step *step, struct lists *lists)
 }
 
 /* A donated output shares its place with the input: it is updated. */
-static uint32_t list_in_place(struct ul_builder *builder, const struct ul_program_step *step,
-                              struct ul_plan_in_place *list)
+static uint32_t list_in_place(struct ul_program_builder *builder,
+                              const struct ul_program_step *step, struct ul_plan_in_place *list)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < step->in_place_count; i++) {
@@ -194,7 +198,7 @@ static void list_spared(const struct ul_program_step *step, struct lists *lists)
 
 /* The bytes that the step moves for each place that it touches, in all rounds; scratch is written
  * and read. */
-static const uint64_t *list_traffic(const struct ul_builder *builder,
+static const uint64_t *list_traffic(const struct ul_program_builder *builder,
                                     const struct ul_program_step *step, const struct lists *lists)
 {
     uint32_t touched = lists->read_count + lists->write_count;
@@ -227,7 +231,7 @@ static void list_library(const struct ul_program *program, const struct ul_progr
 }
 
 /* What the step touches, or a kernel in its place does. */
-static struct ul_plan_substep plan_substep(struct ul_builder *builder,
+static struct ul_plan_substep plan_substep(struct ul_program_builder *builder,
                                            const struct ul_program_step *step)
 {
     enum { BESIDE = 3 };
@@ -241,8 +245,8 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
     list_spared(step, &lists);
     if (step->own != NULL)
         list_args(step->own, &lists);
-    if (step->beside != UL_PLAN_NONE)
-        lists.reads[lists.read_count++] = step->beside;
+    if (step->kept_place != UL_PLAN_NONE)
+        lists.reads[lists.read_count++] = step->kept_place;
     if (step->kind == UL_STEP_CALL)
         list_library(builder->program, &builder->program->calls[step->kernel], &lists);
     for (uint32_t i = 0; i < builder->unread_count; i++)
@@ -258,34 +262,35 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
 }
 
 /* The step and its alternatives become the planner's alternatives; "ullage" is our own lowering. */
-static void plan_step(struct ul_builder *builder, const struct ul_program_step *step)
+static void plan_step(struct ul_program_builder *builder, const struct ul_program_step *step)
 {
-    struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS + UL_SPARES];
-    struct ul_plan_substep substeps[UL_IMPLEMENTATIONS + UL_SPARES];
-    UL_ASSERT(step->other_count - step->spare_count < UL_IMPLEMENTATIONS &&
+    struct ul_plan_alternative alternatives[UL_STEP_ALTERNATIVES + UL_SPARES];
+    struct ul_plan_substep substeps[UL_STEP_ALTERNATIVES + UL_SPARES];
+    UL_ASSERT(step->alternative_count - step->spare_count < UL_STEP_ALTERNATIVES &&
               step->spare_count <= UL_SPARES);
-    for (uint32_t i = 0; i <= step->other_count; i++) {
-        const struct ul_program_step *way = way_of(step, i);
-        substeps[i] = plan_substep(builder, way);
+    for (uint32_t i = 0; i <= step->alternative_count; i++) {
+        const struct ul_program_step *alternative = alternative_of(step, i);
+        substeps[i] = plan_substep(builder, alternative);
         alternatives[i] = (struct ul_plan_alternative){
-            .name = way->implementation != NULL ? way->implementation : "ullage",
+            .name = alternative->implementation != NULL ? alternative->implementation : "ullage",
             .substeps = &substeps[i],
             .substep_count = 1,
-            .cost = step_cost(builder, way),
-            .other_bits = way->kind != step->kind};
+            .cost = step_cost(builder, alternative),
+            .other_bits = alternative->kind != step->kind};
     }
     mark_piece(builder, step, alternatives);
-    bound_costs(alternatives, step->other_count + 1);
+    bound_costs(alternatives, step->alternative_count + 1);
     struct ul_plan_step planned = {.name = step->name,
                                    .region = step->region,
                                    .alternatives = alternatives,
-                                   .alternative_count = step->other_count - step->spare_count + 1,
+                                   .alternative_count =
+                                       step->alternative_count - step->spare_count + 1,
                                    .spare_count = step->spare_count};
     ul_problem_add_step(builder->program->problem, &planned);
 }
 
 /* Steps in a loop come after the test that may leave it. */
-static void test_first(struct ul_builder *builder, uint32_t region)
+static void test_first(struct ul_program_builder *builder, uint32_t region)
 {
     struct ul_program *program = builder->program;
     uint32_t last = program->step_count - 1;
@@ -298,7 +303,8 @@ static void test_first(struct ul_builder *builder, uint32_t region)
 
 /* ---- The step ---- */
 
-void ul_step_init_args(struct ul_builder *builder, struct ul_program_step *step, uint32_t count)
+void ul_step_init_args(struct ul_program_builder *builder, struct ul_program_step *step,
+                       uint32_t count)
 {
     step->args = UL_NEW_ARRAY(builder->arena, struct ul_program_address, count);
     step->written = UL_NEW_ARRAY(builder->arena, bool, count);
@@ -306,29 +312,29 @@ void ul_step_init_args(struct ul_builder *builder, struct ul_program_step *step,
     step->views = UL_NEW_ARRAY(builder->arena, ul_value_id, count);
 }
 
-const char *ul_step_name(const struct ul_builder *builder, const char *wanted)
+const char *ul_step_name(const struct ul_program_builder *builder, const char *wanted)
 {
     const char *name = wanted[0] != '\0' ? wanted : "step";
     return ul_arena_printf(builder->arena, "%s #%u", name, builder->program->step_count);
 }
 
 /* Completes the fields that all alternatives of a step share. */
-static void others_complete(struct ul_builder *builder, struct ul_program_step *step)
+static void others_complete(struct ul_program_builder *builder, struct ul_program_step *step)
 {
     struct ul_program_step *others =
-        ul_arena_copy(builder->arena, step->others, step->other_count * sizeof *others);
-    for (uint32_t i = 0; i < step->other_count; i++) {
+        ul_arena_copy(builder->arena, step->alternatives, step->alternative_count * sizeof *others);
+    for (uint32_t i = 0; i < step->alternative_count; i++) {
         others[i].name = step->name;
         others[i].op = step->op;
         others[i].region = step->region;
         others[i].rounds = step->rounds;
         others[i].traffic.all_weight_bytes = step->traffic.all_weight_bytes;
-        UL_ASSERT(others[i].node == step->node && others[i].other_count == 0);
+        UL_ASSERT(others[i].node == step->node && others[i].alternative_count == 0);
     }
-    step->others = others;
+    step->alternatives = others;
 }
 
-void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint32_t region)
+void ul_step_add(struct ul_program_builder *builder, struct ul_program_step *step, uint32_t region)
 {
     struct ul_program *program = builder->program;
     UL_ASSERT(region < program->region_count);

@@ -16,7 +16,7 @@ struct ul_target_library;
 struct ul_threads;
 
 /* A library that may accompany a toolkit; it exists where its header and one of the names do. */
-struct ul_target_beside {
+struct ul_target_companion {
     const char *header;
     const char *const *libraries; /* ends with NULL */
 };
@@ -30,7 +30,7 @@ struct ul_target_compiler {
     const char *name;     /* for messages: "nvcc" */
     const char *toolkit;  /* what machines may lack; NULL: it is assumed to exist */
     bool takes_march;     /* -march= */
-    const struct ul_target_beside *beside; /* or NULL */
+    const struct ul_target_companion *companion; /* or NULL */
 };
 
 /* A target: a row in codegen/target.c. */

@@ -210,12 +210,12 @@ static void take(const struct chooser *chooser, ul_node_id node)
 
 /* A graph before splitting keeps the methods that it had, and so do its pieces, which have its
  * bits. */
-static void apply_whole(const struct chooser *chooser, const struct ul_whole *whole)
+static void apply_whole(const struct chooser *chooser, const struct ul_unsplit *unsplit)
 {
     for (uint32_t n = 0; n < chooser->graph->node_count; n++) {
         const struct ul_group_call *call = chooser->calls->by_node[n];
         if (call != NULL && call->call.pack != NULL &&
-            ul_whole_has_other(whole, chooser->graph, n, chooser->library) &&
+            ul_unsplit_has_other(unsplit, chooser->graph, n, chooser->library) &&
             ul_winograd_supports(&call->call))
             take(chooser, n);
     }
@@ -225,7 +225,7 @@ static void apply_whole(const struct chooser *chooser, const struct ul_whole *wh
  * as the whole has it. */
 static void choose(const struct ul_target_library *library, struct ul_arena *arena,
                    const struct ul_graph *graph, const struct ul_program_options *options,
-                   const struct ul_whole *whole, struct ul_calls *calls)
+                   const struct ul_unsplit *unsplit, struct ul_calls *calls)
 {
     struct chooser chooser = {.arena = arena,
                               .library = library,
@@ -233,9 +233,9 @@ static void choose(const struct ul_target_library *library, struct ul_arena *are
                               .options = options,
                               .calls = calls,
                               .weight_bytes = model_weight_bytes(graph, calls)};
-    if (whole != NULL)
-        apply_whole(&chooser, whole);
-    if (whole != NULL || options->conv == UL_CONV_DIRECT)
+    if (unsplit != NULL)
+        apply_whole(&chooser, unsplit);
+    if (unsplit != NULL || options->conv == UL_CONV_DIRECT)
         return;
     bool *chosen = UL_NEW_ARRAY(arena, bool, graph->value_count);
     chooser.candidates = UL_NEW_ARRAY(arena, struct candidate, graph->value_count);

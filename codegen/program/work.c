@@ -84,7 +84,7 @@ static uint64_t count_weights(const struct ul_call *call)
     return count;
 }
 
-void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_call *call,
+void ul_work_count_call(const struct ul_program_builder *builder, const struct ul_group_call *call,
                         struct ul_work *work)
 {
     enum { FEW_CHANNELS = 4 };

@@ -27,10 +27,10 @@ enum ul_checkpoint {
     UL_CHECKPOINT_SQRT,
     UL_CHECKPOINT_BLOCKS
 };
-enum ul_offload { UL_OFFLOAD_FILE, UL_OFFLOAD_NONE, UL_OFFLOAD_HOST };
+enum ul_offload_mode { UL_OFFLOAD_FILE, UL_OFFLOAD_NONE, UL_OFFLOAD_HOST };
 enum ul_march { UL_MARCH_NAMED, UL_MARCH_NATIVE, UL_MARCH_NONE };
 enum ul_streams { UL_STREAMS_AUTO, UL_STREAMS_ONE, UL_STREAMS_TWO };
-enum ul_cudnn_choice { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND };
+enum ul_cudnn_mode { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND };
 
 /* Zeroed fields are the defaults; the rows of options.def describe each. */
 struct ul_compile_options {

@@ -127,16 +127,16 @@ static bool has_file(struct ul_arena *arena, const char *root, const char *const
 }
 
 static bool has_library(struct ul_arena *arena, const char *root,
-                        const struct ul_target_beside *beside)
+                        const struct ul_target_companion *companion)
 {
     static const char *const headers[] = {"include", "include/x86_64-linux-gnu",
                                           "include/aarch64-linux-gnu", NULL};
     static const char *const libraries[] = {"lib64", "lib", "lib/x86_64-linux-gnu",
                                             "lib/aarch64-linux-gnu", NULL};
-    if (!has_file(arena, root, headers, beside->header))
+    if (!has_file(arena, root, headers, companion->header))
         return false;
-    for (uint32_t i = 0; beside->libraries[i] != NULL; i++) {
-        if (has_file(arena, root, libraries, beside->libraries[i]))
+    for (uint32_t i = 0; companion->libraries[i] != NULL; i++) {
+        if (has_file(arena, root, libraries, companion->libraries[i]))
             return true;
     }
     return false;
@@ -146,17 +146,17 @@ static bool has_library(struct ul_arena *arena, const char *root,
  * its own folder links what they declare by itself. */
 static bool finds_library(struct ul_compile *compile)
 {
-    const struct ul_target_beside *beside = ul_compile_compiler(compile)->beside;
+    const struct ul_target_companion *companion = ul_compile_compiler(compile)->companion;
     const char *command = ul_compile_command_path(compile);
-    char *real = command != NULL && beside != NULL ? realpath(command, NULL) : NULL;
+    char *real = command != NULL && companion != NULL ? realpath(command, NULL) : NULL;
     if (real == NULL)
         return false;
     char *slash = strrchr(real, '/');
     *slash = '\0';
-    const char *own = ul_arena_printf(&compile->keep, "%s/include/%s", real, beside->header);
+    const char *own = ul_arena_printf(&compile->keep, "%s/include/%s", real, companion->header);
     const char *root = ul_arena_printf(&compile->keep, "%s/..", real);
-    bool found = has_library(&compile->keep, root, beside) ||
-                 has_library(&compile->keep, "/usr", beside) || access(own, R_OK) == 0;
+    bool found = has_library(&compile->keep, root, companion) ||
+                 has_library(&compile->keep, "/usr", companion) || access(own, R_OK) == 0;
     free(real);
     return found;
 }

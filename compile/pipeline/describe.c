@@ -82,7 +82,7 @@ static const struct ul_report_value *describe_values(struct ul_compile *compile,
         int64_t size = (int64_t)planned->size_bytes;
         values[i] = (struct ul_report_value){
             .name = planned->name, .type = ul_type_make(UL_U8, 1, &size), .storage = UL_U8};
-        if (place->kind == UL_PLACE_STATE || place->kind == UL_PLACE_BESIDE)
+        if (place->kind == UL_PLACE_STATE || place->kind == UL_PLACE_OVERHEAD)
             continue;
         const struct ul_value *value = &graph->values[place->value];
         values[i].type = value->type;
@@ -241,14 +241,14 @@ static void describe_training(struct ul_compile *compile)
         training->scale_kept_bytes = kept;
 }
 
-void ul_compile_describe_variant(struct ul_compile *compile, const struct ul_graph *graph,
-                                 const struct ul_program *program, const struct ul_plan *plan,
-                                 struct ul_report_variant *variant)
+void ul_compile_describe_alternative(struct ul_compile *compile, const struct ul_graph *graph,
+                                     const struct ul_program *program, const struct ul_plan *plan,
+                                     struct ul_report_alternative *alternative)
 {
-    UL_ASSERT(variant->steps == NULL && program->graph == graph);
-    variant->problem = program->problem;
-    variant->steps = describe_steps(compile, graph, program, plan);
-    variant->values = describe_values(compile, graph, program);
+    UL_ASSERT(alternative->steps == NULL && program->graph == graph);
+    alternative->problem = program->problem;
+    alternative->steps = describe_steps(compile, graph, program, plan);
+    alternative->values = describe_values(compile, graph, program);
 }
 
 /* Returns 0 where it is not known. */
@@ -382,7 +382,8 @@ void ul_compile_describe(struct ul_compile *compile)
     ul_footprint_count(compile->program, &compile->plan, ul_compile_is_process(compile),
                        &footprint);
     ul_compile_describe_process(&footprint, facts);
-    compile->report.beside = ul_footprint_beside(compile->program, ul_compile_is_process(compile));
+    compile->report.overhead =
+        ul_footprint_overhead(compile->program, ul_compile_is_process(compile));
     describe_flash(compile);
     describe_launches(compile);
     compile->report.steps =
@@ -425,13 +426,13 @@ static int64_t sample_count(const struct ul_compile *compile)
 struct ul_report_case ul_compile_note(const struct ul_compile *compile)
 {
     const struct ul_plan *plan = &compile->plan;
-    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
     uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
     struct ul_report_case result = {.status = plan->fits ? UL_OK : UL_NO_FIT,
                                     .is_planned = true,
                                     .reserved_bytes = plan->reserved_bytes[0],
                                     .process_bytes = compile->report.facts.process_bytes,
-                                    .bounded_bytes = ul_plan_bounded_bytes(&beside, plan),
+                                    .bounded_bytes = ul_plan_bounded_bytes(&overhead, plan),
                                     .bounds_buffer = compile->options.budget_of == UL_BUDGET_ARENA,
                                     .process_of = compile->report.facts.process_of,
                                     .budget_bytes = compile->options.budget_bytes,

@@ -362,10 +362,10 @@ static enum ul_status check_alignment(struct ul_compile *compile)
 /* Plans the steps without any reuse; `beside` keeps the plan's unit of a budget. */
 static enum ul_status unfold(struct ul_compile *compile)
 {
-    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
     UL_TRY(
         ul_plan_unfold(&compile->keep, compile->program->problem, &compile->plan, &compile->diag));
-    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&beside, &compile->plan);
+    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&overhead, &compile->plan);
     compile->plan.smallest_budget_bytes = compile->plan.bounded_bytes;
     return UL_OK;
 }
@@ -378,7 +378,7 @@ static enum ul_status read_plan(struct ul_compile *compile)
     UL_TRY(ul_plan_check(&compile->scratch, problem, &compile->plan, &compile->diag));
     if (compile->options.pack == UL_PACK_NONE)
         UL_TRY(unfold(compile));
-    ul_plan_drop_beside(&compile->keep, problem, &compile->plan);
+    ul_plan_drop_overhead(&compile->keep, problem, &compile->plan);
     return check_alignment(compile);
 }
 
@@ -387,8 +387,8 @@ enum ul_status ul_compile_read_plan(struct ul_compile *compile)
     enum ul_status status = read_plan(compile);
     if (status == UL_OK) {
         /* the budget is the caller's, not that of the plan */
-        struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
-        ul_plan_judge(compile->program->problem, compile->options.budget_bytes, &beside,
+        struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
+        ul_plan_judge(compile->program->problem, compile->options.budget_bytes, &overhead,
                       &compile->plan);
         return UL_OK;
     }
@@ -450,8 +450,8 @@ enum ul_status ul_compile_check_process(struct ul_compile *compile)
     const struct ul_program *program = compile->program;
     UL_ASSERT(compile->options.plan != NULL && compile->plan.reserved_bytes != NULL);
     struct ul_plan plan = ul_plan_keep(&compile->keep, program->problem, &compile->plan);
-    ul_footprint_count_beside(program, ul_saved_is_whole(header));
-    ul_plan_place_beside(&compile->keep, program->problem, &plan);
+    ul_footprint_count_overhead(program, ul_saved_is_whole(header));
+    ul_plan_place_overhead(&compile->keep, program->problem, &plan);
     ul_footprint_count(program, &plan, ul_saved_is_whole(header), &footprint);
     if (header->process_bytes == footprint.total_bytes && !is_predicted(header, &footprint))
         return ul_diag_set(&compile->diag, UL_MISMATCH,

@@ -114,7 +114,7 @@ enum ul_status ul_compile_move_inside(struct ul_compile *compile, struct ul_grap
 }
 
 void ul_compile_find_inside(struct ul_compile *compile, struct ul_arena *arena,
-                            struct ul_inside *found)
+                            struct ul_inside_sites *found)
 {
     struct ul_passes_options options =
         passes_options(compile, ul_target_find(compile->options.target));

@@ -309,7 +309,8 @@ static enum ul_status write_quantized(struct quantizer *quantizer, const char *p
 {
     struct ul_compile *source = &quantizer->source;
     uint32_t value_count = source->graph.value_count;
-    struct ul_steps *steps = UL_NEW_ARRAY(&source->keep, struct ul_steps, value_count);
+    struct ul_quantize_step *steps =
+        UL_NEW_ARRAY(&source->keep, struct ul_quantize_step, value_count);
     for (uint32_t v = 0; v < value_count; v++) {
         if (quantizer->counts[v] != NULL)
             steps[v] =

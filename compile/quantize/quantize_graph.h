@@ -27,11 +27,12 @@ struct ul_counts {
 bool ul_counts_add(struct ul_counts *counts, const unsigned char *elements, uint64_t element_count);
 
 /* The scale, and the integer for 0, of u8. */
-struct ul_steps {
+struct ul_quantize_step {
     float scale;
     uint8_t zero;
 };
-struct ul_steps ul_counts_choose(const struct ul_counts *counts, enum ul_calibration method);
+struct ul_quantize_step ul_counts_choose(const struct ul_counts *counts,
+                                         enum ul_calibration method);
 
 /* ---- quantize_data.c: the arrays for calibrating networks ---- */
 
@@ -69,6 +70,7 @@ int ul_quantize_axis(const struct ul_node *node, const struct ul_type *weight);
 /* quantize_insert.c: inserts the nodes into the graph, whose arena is passed in; `steps` is indexed
  * by the first value of a group. */
 void ul_quantize_insert(struct ul_arena *arena, struct ul_graph *graph,
-                        const struct ul_quantize_choice *choice, const struct ul_steps *steps);
+                        const struct ul_quantize_choice *choice,
+                        const struct ul_quantize_step *steps);
 
 #endif

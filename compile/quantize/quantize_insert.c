@@ -14,7 +14,7 @@ struct inserter {
     struct ul_arena *arena; /* of the graph */
     struct ul_graph *graph;
     const struct ul_quantize_choice *choice;
-    const struct ul_steps *steps;
+    const struct ul_quantize_step *steps;
 };
 
 static ul_value_id add_weight(struct inserter *inserter, const char *name, const char *what,
@@ -88,7 +88,7 @@ static void redirect(struct inserter *inserter, ul_value_id value, ul_value_id w
 static void insert_activation(struct inserter *inserter, ul_value_id value, uint32_t known_count)
 {
     struct ul_graph *graph = inserter->graph;
-    struct ul_steps steps = inserter->steps[inserter->choice->groups[value]];
+    struct ul_quantize_step steps = inserter->steps[inserter->choice->groups[value]];
     const char *name = graph->values[value].name;
     uint32_t at = position_behind(graph, value);
     struct ul_type type = graph->values[value].type, stored = type;
@@ -221,7 +221,8 @@ static void insert_anchor(struct inserter *inserter, ul_node_id id, float input_
 }
 
 void ul_quantize_insert(struct ul_arena *arena, struct ul_graph *graph,
-                        const struct ul_quantize_choice *choice, const struct ul_steps *steps)
+                        const struct ul_quantize_choice *choice,
+                        const struct ul_quantize_step *steps)
 {
     struct inserter inserter = {.arena = arena, .graph = graph, .choice = choice, .steps = steps};
     uint32_t node_count = graph->node_count, value_count = graph->value_count;

@@ -141,7 +141,7 @@ static void cut_by_entropy(const struct ul_counts *counts, double *low, double *
     *high = fmin(counts->greatest, bound);
 }
 
-struct ul_steps ul_counts_choose(const struct ul_counts *counts, enum ul_calibration method)
+struct ul_quantize_step ul_counts_choose(const struct ul_counts *counts, enum ul_calibration method)
 {
     double low = counts->least, high = counts->greatest;
     if (method == UL_CALIBRATION_PERCENTILE)
@@ -152,7 +152,7 @@ struct ul_steps ul_counts_choose(const struct ul_counts *counts, enum ul_calibra
     high = fmax(high, 0);
     float scale = (float)((high - low) / (LEVELS - 1));
     if (!(scale > 0)) /* only zeros, or nearly so */
-        return (struct ul_steps){.scale = 1, .zero = 0};
+        return (struct ul_quantize_step){.scale = 1, .zero = 0};
     double zero = rint(-low / (double)scale);
-    return (struct ul_steps){.scale = scale, .zero = (uint8_t)fmin(zero, LEVELS - 1)};
+    return (struct ul_quantize_step){.scale = scale, .zero = (uint8_t)fmin(zero, LEVELS - 1)};
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans under a budget: the ladder, when the plan without a budget is too large, with plans of
- * other programs of the model (variants.h), and the reasons when nothing fits. */
+ * other programs of the model (alternatives.h), and the reasons when nothing fits. */
+#include "compile/search/alternatives.h"
 #include "compile/search/tries.h"
-#include "compile/search/variants.h"
 #include "planner/pack/placement.h"
 
 #include <string.h>
@@ -19,52 +19,52 @@ static bool is_disabled(const struct ul_compile *compile, const char *pass)
 }
 
 /* Tries all rows, unless the user disabled their pass. */
-static enum ul_status try_all(struct ul_variants *variants)
+static enum ul_status try_all(struct ul_alternatives *alternatives)
 {
-    const struct ul_compile *compile = variants->compile;
+    const struct ul_compile *compile = alternatives->compile;
     for (const struct ul_try *row = ul_tries; row->kind != NULL; row++)
         if (row->vary != NULL && row->applies(compile) && !is_disabled(compile, row->kind))
-            UL_TRY(row->vary(variants));
+            UL_TRY(row->vary(alternatives));
     return UL_OK;
 }
 
-static void report_variants(const struct ul_variants *variants)
+static void report_alternatives(const struct ul_alternatives *alternatives)
 {
-    struct ul_compile *compile = variants->compile;
-    struct ul_report_variant *rows =
-        UL_NEW_ARRAY(&compile->keep, struct ul_report_variant, variants->count);
-    for (uint32_t i = 0; i < variants->count; i++) {
-        const struct ul_variant *variant = &variants->items[i];
-        const struct ul_variation *variation = &variant->variation;
-        rows[i] = (struct ul_report_variant){.split_count = variation->splits.count,
-                                             .splits = variation->splits.items,
-                                             .row_major_count = variation->row_major.count,
-                                             .row_major = variation->row_major.items,
-                                             .inside_count = variation->inside.count,
-                                             .inside = variation->inside.items,
-                                             .process = variants->processes[i]};
-        if (variant->arena == &compile->keep)
-            ul_compile_describe_variant(compile, &variant->graph, variant->program, &variant->plan,
-                                        &rows[i]);
+    struct ul_compile *compile = alternatives->compile;
+    struct ul_report_alternative *rows =
+        UL_NEW_ARRAY(&compile->keep, struct ul_report_alternative, alternatives->count);
+    for (uint32_t i = 0; i < alternatives->count; i++) {
+        const struct ul_alternative *alternative = &alternatives->items[i];
+        const struct ul_alternative_form *form = &alternative->form;
+        rows[i] = (struct ul_report_alternative){.split_count = form->splits.count,
+                                                 .splits = form->splits.items,
+                                                 .row_major_count = form->row_major.count,
+                                                 .row_major = form->row_major.items,
+                                                 .inside_count = form->inside.count,
+                                                 .inside = form->inside.items,
+                                                 .process = alternatives->processes[i]};
+        if (alternative->arena == &compile->keep)
+            ul_compile_describe_alternative(compile, &alternative->graph, alternative->program,
+                                            &alternative->plan, &rows[i]);
     }
-    compile->report.variants = rows;
+    compile->report.alternatives = rows;
 }
 
 /* Merges the plans of other programs into the ladder; the one that is picked becomes the
  * compile's. */
-static enum ul_status choose_variant(struct ul_compile *compile,
-                                     const struct ul_plan_options *planning,
-                                     struct ul_plan_rung *rung)
+static enum ul_status choose_alternative(struct ul_compile *compile,
+                                         const struct ul_plan_options *planning,
+                                         struct ul_plan_rung *rung)
 {
-    struct ul_variants variants;
-    UL_TRY(ul_variants_begin(&variants, compile, &rung->plan));
-    enum ul_status status = try_all(&variants);
-    report_variants(&variants);
+    struct ul_alternatives alternatives;
+    UL_TRY(ul_alternatives_begin(&alternatives, compile, &rung->plan));
+    enum ul_status status = try_all(&alternatives);
+    report_alternatives(&alternatives);
     if (status == UL_OK) {
         ul_plan_pick(compile->program->problem, planning, &compile->ladder, rung);
-        status = ul_variants_adopt(&variants, rung->variant);
+        status = ul_alternatives_adopt(&alternatives, rung->alternative);
     }
-    ul_variants_end(&variants);
+    ul_alternatives_end(&alternatives);
     return status;
 }
 
@@ -72,7 +72,7 @@ static enum ul_status solve(struct ul_compile *compile)
 {
     struct ul_plan_options planning = ul_compile_planning(compile);
     struct ul_plan_rung rung;
-    planning.beside = ul_compile_beside(compile, compile->program);
+    planning.overhead = ul_compile_overhead(compile, compile->program);
     UL_TRY(ul_compile_read_kept(compile, &planning.kept));
     if (compile->options.checkpoint != NULL)
         planning.remat = planning.kept != NULL ? UL_REMAT_KEEP : UL_REMAT_NONE;
@@ -81,7 +81,7 @@ static enum ul_status solve(struct ul_compile *compile)
     /* the values to keep are named by steps of this program */
     if (compile->ladder.count > 0 && planning.kept == NULL && planning.pack != UL_PACK_NONE &&
         rung.plan.position_count > 0)
-        UL_TRY(choose_variant(compile, &planning, &rung));
+        UL_TRY(choose_alternative(compile, &planning, &rung));
     else
         ul_plan_pick(compile->program->problem, &planning, &compile->ladder, &rung);
     ul_plan_finish(compile->program->problem, &planning, &rung);
@@ -95,7 +95,7 @@ static enum ul_status take_spares(struct ul_compile *compile)
 {
     const struct ul_problem *problem = compile->program->problem;
     struct ul_plan_options planning = ul_compile_planning(compile);
-    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
     bool has_spares = false;
     for (uint32_t s = 0; s < problem->step_count; s++)
         has_spares = has_spares || problem->steps[s].spare_count > 0;
@@ -107,7 +107,7 @@ static enum ul_status take_spares(struct ul_compile *compile)
     UL_TRY(ul_plan_solve(&compile->keep, problem, &planning, &compile->plan, &compile->diag));
     UL_TRY(ul_plan_take_spares(&compile->keep, problem, &compile->plan, &compile->diag));
     UL_TRY(ul_plan_unfold(&compile->keep, problem, &compile->plan, &compile->diag));
-    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&beside, &compile->plan);
+    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&overhead, &compile->plan);
     compile->plan.smallest_budget_bytes = compile->plan.bounded_bytes;
     return UL_OK;
 }
@@ -140,11 +140,11 @@ static enum ul_status gather_kinds(struct ul_compile *compile,
  * rearranged. */
 static void set_bounded(struct ul_compile *compile, uint64_t reserved_bytes)
 {
-    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
     struct ul_plan *plan = &compile->plan;
     if (plan->reserved_bytes[0] == reserved_bytes)
         return;
-    plan->bounded_bytes = ul_plan_bounded_bytes(&beside, plan);
+    plan->bounded_bytes = ul_plan_bounded_bytes(&overhead, plan);
     if (plan->bounded_bytes < plan->smallest_budget_bytes)
         plan->smallest_budget_bytes = plan->bounded_bytes;
 }
@@ -193,9 +193,9 @@ static uint64_t limit_of(const struct ul_compile *compile)
 
 static bool is_within(const struct ul_compile *compile)
 {
-    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
     uint64_t budget = limit_of(compile);
-    return budget == 0 || ul_plan_bounded_bytes(&beside, &compile->plan) <= budget;
+    return budget == 0 || ul_plan_bounded_bytes(&overhead, &compile->plan) <= budget;
 }
 
 /* Counts the nodes of all roots, without those of nested blocks. */
@@ -222,7 +222,7 @@ static enum ul_status build_without_once(struct ul_compile *compile, bool *diffe
     compile->graph = *graph;
     UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
                             &compile->diag));
-    ul_footprint_count_beside(compile->program, ul_compile_is_process(compile));
+    ul_footprint_count_overhead(compile->program, ul_compile_is_process(compile));
     return UL_OK;
 }
 
@@ -233,13 +233,13 @@ struct solved {
     struct ul_program *program;
     struct ul_plan plan;
     struct ul_plan_ladder ladder;
-    const struct ul_report_variant *variants;
+    const struct ul_report_alternative *alternatives;
 };
 
 static struct solved keep_solved(const struct ul_compile *compile)
 {
     return (struct solved){compile->options, compile->graph,  compile->program,
-                           compile->plan,    compile->ladder, compile->report.variants};
+                           compile->plan,    compile->ladder, compile->report.alternatives};
 }
 
 static void restore_solved(struct ul_compile *compile, const struct solved *solved)
@@ -249,7 +249,7 @@ static void restore_solved(struct ul_compile *compile, const struct solved *solv
     compile->program = solved->program;
     compile->plan = solved->plan;
     compile->ladder = solved->ladder;
-    compile->report.variants = solved->variants;
+    compile->report.alternatives = solved->alternatives;
 }
 
 /* Whether the plan without pass once, which the compile holds, is better than the one with it. */
@@ -293,7 +293,7 @@ static enum ul_status solve_laid_out(struct ul_compile *compile)
         uint64_t next_bytes;
         UL_TRY(solve_either(compile));
         struct ul_plan_options planning = ul_compile_planning(compile);
-        planning.beside = ul_compile_beside(compile, compile->program);
+        planning.overhead = ul_compile_overhead(compile, compile->program);
         UL_TRY(ul_plan_lay_out(&compile->keep, compile->program->problem, &planning, &compile->plan,
                                &next_bytes, &compile->diag));
         if (next_bytes == 0 || try == UL_LAY_OUT_TRIES)
@@ -312,7 +312,7 @@ enum ul_status ul_compile_solve(struct ul_compile *compile)
     if (status == UL_OK)
         status = stream(compile);
     if (status == UL_OK) {
-        ul_plan_drop_beside(&compile->keep, compile->program->problem, &compile->plan);
+        ul_plan_drop_overhead(&compile->keep, compile->program->problem, &compile->plan);
         status = take_spares(compile);
     }
     ul_compile_progress(compile, NULL);
@@ -378,10 +378,10 @@ static enum ul_status require_spaces(struct ul_compile *compile, struct ul_refus
 
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
-    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
     const struct ul_program_offload *offload = &compile->program->options.offload;
     struct ul_refusal refusal = {.budget_bytes = compile->options.budget_bytes,
-                                 .needed_bytes = ul_plan_bounded_bytes(&beside, &compile->plan),
+                                 .needed_bytes = ul_plan_bounded_bytes(&overhead, &compile->plan),
                                  .offload_budget_bytes =
                                      offload->exists ? offload->capacity_bytes : 0,
                                  .keeps = compile->options.checkpoint != NULL};

@@ -10,8 +10,8 @@
  * not depend on the budget.
  *
  *      bytes a nanosecond:    a 90   b 70   c 20   d 5            a            a, b, c, d */
-#include "codegen/program/whole.h"
-#include "compile/search/variants.h"
+#include "codegen/program/unsplit.h"
+#include "compile/search/alternatives.h"
 #include "ir/view.h"
 
 #include <stdlib.h>
@@ -26,12 +26,12 @@ struct candidate {
 };
 
 struct inside {
-    struct ul_variants *variants;
+    struct ul_alternatives *alternatives;
     struct ul_arena arena; /* for the search, freed after it */
-    struct ul_inside found;
+    struct ul_inside_sites found;
     struct ul_graph graph;      /* with all of them inside */
     struct ul_program *program; /* its program */
-    struct ul_whole before, after;
+    struct ul_unsplit before, after;
     struct candidate *candidates; /* the best first */
     uint32_t count;
 };
@@ -41,7 +41,7 @@ struct inside {
 /* Builds the program with all candidates inside, whatever the order of its sums. */
 static enum ul_status build_all(struct inside *inside)
 {
-    struct ul_compile *compile = inside->variants->compile;
+    struct ul_compile *compile = inside->alternatives->compile;
     struct ul_program_options options = compile->program->options;
     struct ul_texts all = {.count = 0};
     for (uint32_t i = 0; i < inside->found.count; i++)
@@ -50,8 +50,8 @@ static enum ul_status build_all(struct inside *inside)
     UL_TRY(ul_compile_move_inside(compile, &inside->graph, &all, &compile->diag));
     UL_TRY(ul_program_build(&inside->arena, &inside->graph, &options, &inside->program,
                             &compile->diag));
-    ul_whole_init(&inside->before, &inside->arena, compile->program);
-    ul_whole_init(&inside->after, &inside->arena, inside->program);
+    ul_unsplit_init(&inside->before, &inside->arena, compile->program);
+    ul_unsplit_init(&inside->after, &inside->arena, inside->program);
     return UL_OK;
 }
 
@@ -64,11 +64,11 @@ static bool find_cost(const struct inside *inside, const struct ul_inside_site *
     *cost = 0;
     for (uint32_t r = 0; r < site->reader_count; r++) {
         ul_node_id last = ul_inside_last(&inside->graph, site->readers[r]);
-        uint32_t from = ul_whole_step(&inside->before, &inside->graph, last);
-        uint32_t to = ul_whole_step(&inside->after, &inside->graph, last);
+        uint32_t from = ul_unsplit_step(&inside->before, &inside->graph, last);
+        uint32_t to = ul_unsplit_step(&inside->after, &inside->graph, last);
         if (from == UL_NONE || to == UL_NONE || after->steps[to].kind != UL_STEP_KERNEL ||
-            !ul_whole_has_orders(&inside->before, &inside->graph, last,
-                                 after->kernels[after->steps[to].kernel].sum_orders))
+            !ul_unsplit_has_orders(&inside->before, &inside->graph, last,
+                                   after->kernels[after->steps[to].kernel].sum_orders))
             return false;
         uint64_t old = before->problem->steps[from].alternatives[0].cost;
         uint64_t new = after->problem->steps[to].alternatives[0].cost;
@@ -87,7 +87,7 @@ static int by_gain(const void *a, const void *b)
 
 static enum ul_status find_candidates(struct inside *inside)
 {
-    struct ul_compile *compile = inside->variants->compile;
+    struct ul_compile *compile = inside->alternatives->compile;
     ul_compile_find_inside(compile, &inside->arena, &inside->found);
     if (inside->found.count == 0)
         return UL_OK;
@@ -109,22 +109,22 @@ static enum ul_status find_candidates(struct inside *inside)
 /* Tries the `count` best. */
 static enum ul_status try_best(struct inside *inside, uint32_t count)
 {
-    struct ul_variants *variants = inside->variants;
-    struct ul_variation variation = {.row_major = variants->items[0].variation.row_major};
-    uint32_t before = variants->count;
+    struct ul_alternatives *alternatives = inside->alternatives;
+    struct ul_alternative_form form = {.row_major = alternatives->items[0].form.row_major};
+    uint32_t before = alternatives->count;
     UL_ASSERT(count > 0 && count <= inside->count);
-    if (!ul_variants_have_time(variants))
+    if (!ul_alternatives_have_time(alternatives))
         return UL_OK;
     for (uint32_t i = 0; i < count; i++)
-        ul_texts_add(&variants->compile->keep, &variation.inside, inside->candidates[i].name);
-    UL_TRY(ul_variants_try(variants, &variation));
-    return variants->count > before ? ul_variants_merge(variants, before) : UL_OK;
+        ul_texts_add(&alternatives->compile->keep, &form.inside, inside->candidates[i].name);
+    UL_TRY(ul_alternatives_try(alternatives, &form));
+    return alternatives->count > before ? ul_alternatives_merge(alternatives, before) : UL_OK;
 }
 
-enum ul_status ul_variants_try_inside(struct ul_variants *variants)
+enum ul_status ul_alternatives_try_inside(struct ul_alternatives *alternatives)
 {
-    const struct ul_libraries *libraries = variants->compile->libraries;
-    struct inside inside = {.variants = variants};
+    const struct ul_libraries *libraries = alternatives->compile->libraries;
+    struct inside inside = {.alternatives = alternatives};
     if (libraries != NULL && !libraries->chosen_at_start)
         return UL_OK; /* products are its calls */
     ul_arena_init(&inside.arena);

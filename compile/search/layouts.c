@@ -17,7 +17,7 @@
  *
  * Variants in pieces are then tried in the layout of the last variant. What is tried does not
  * depend on the memory that a budget bounds. */
-#include "compile/search/variants.h"
+#include "compile/search/alternatives.h"
 
 enum {
     MAX_MIXED = 3,       /* plans that are compared for regions */
@@ -26,7 +26,7 @@ enum {
 };
 
 struct layouts {
-    struct ul_variants *variants;
+    struct ul_alternatives *alternatives;
     struct ul_layout_regions regions; /* names NULL: there is no choice */
     struct ul_texts all;              /* their names */
     struct ul_texts last;             /* the row-major regions of the variant tried last */
@@ -82,7 +82,7 @@ static struct touched *touched_by_steps(struct ul_arena *arena, const struct lay
                                         const struct ul_program *program)
 {
     const struct ul_graph *graph = program->graph;
-    uint32_t value_count = layouts->variants->compile->before_layout.value_count;
+    uint32_t value_count = layouts->alternatives->compile->before_layout.value_count;
     const uint32_t *steps = steps_of_nodes(arena, program);
     struct touched *touched = UL_NEW_ARRAY(arena, struct touched, program->step_count);
     for (uint32_t n = 0; n < graph->node_count; n++) {
@@ -129,28 +129,28 @@ static const struct ul_plan_rung *rung_like(const struct ul_plan_ladder *ladder,
 }
 
 /* Builds and plans the variant with these regions, and merges its ladder. */
-static enum ul_status try_layout(struct ul_variants *variants, const struct ul_texts *row_major,
-                                 const struct ul_texts *splits)
+static enum ul_status try_layout(struct ul_alternatives *alternatives,
+                                 const struct ul_texts *row_major, const struct ul_texts *splits)
 {
-    uint32_t before = variants->count;
-    if (!ul_variants_have_time(variants))
+    uint32_t before = alternatives->count;
+    if (!ul_alternatives_have_time(alternatives))
         return UL_OK;
-    const struct ul_variation variation = {.row_major = *row_major, .splits = *splits};
-    UL_TRY(ul_variants_try(variants, &variation));
-    return variants->count > before ? ul_variants_merge(variants, before) : UL_OK;
+    const struct ul_alternative_form form = {.row_major = *row_major, .splits = *splits};
+    UL_TRY(ul_alternatives_try(alternatives, &form));
+    return alternatives->count > before ? ul_alternatives_merge(alternatives, before) : UL_OK;
 }
 
 /* Plans a variant with ever fewer optional values, by the bytes of its process. */
-static enum ul_status spread(const struct ul_variants *variants, uint32_t index,
+static enum ul_status spread(const struct ul_alternatives *alternatives, uint32_t index,
                              struct ul_plan_ladder *ladder)
 {
-    struct ul_compile *compile = variants->compile;
-    const struct ul_program *program = variants->items[index].program;
-    struct ul_plan_options planning = variants->planning;
-    planning.beside = ul_footprint_beside(program, ul_compile_is_process(compile));
+    struct ul_compile *compile = alternatives->compile;
+    const struct ul_program *program = alternatives->items[index].program;
+    struct ul_plan_options planning = alternatives->planning;
+    planning.overhead = ul_footprint_overhead(program, ul_compile_is_process(compile));
     struct ul_plan base =
-        ul_plan_keep(&compile->keep, program->problem, &variants->items[index].plan);
-    ul_plan_place_beside(&compile->keep, program->problem, &base);
+        ul_plan_keep(&compile->keep, program->problem, &alternatives->items[index].plan);
+    ul_plan_place_overhead(&compile->keep, program->problem, &base);
     return ul_ladder_spread(&compile->keep, program->problem, &planning, &base, NULL, ladder,
                             &compile->diag);
 }
@@ -159,7 +159,7 @@ static enum ul_status spread(const struct ul_variants *variants, uint32_t index,
 static enum ul_status try_mixed(struct layouts *layouts, const struct ul_plan_rung *own,
                                 const struct ul_plan_rung *plain)
 {
-    const struct ul_variant *items = layouts->variants->items;
+    const struct ul_alternative *items = layouts->alternatives->items;
     struct ul_arena scratch;
     struct ul_texts row_major = {.count = 0}, none = {.count = 0};
     ul_arena_init(&scratch);
@@ -168,14 +168,15 @@ static enum ul_status try_mixed(struct layouts *layouts, const struct ul_plan_ru
         share_costs(&scratch, layouts, items[layouts->plain].program, &plain->plan);
     for (uint32_t r = 0; r < layouts->regions.count; r++) {
         if (layouts->regions.names[r] != NULL && after[r] < before[r])
-            ul_texts_add(&layouts->variants->compile->keep, &row_major, layouts->regions.names[r]);
+            ul_texts_add(&layouts->alternatives->compile->keep, &row_major,
+                         layouts->regions.names[r]);
     }
     ul_arena_done(&scratch);
     if (row_major.count == 0)
         return UL_OK;
-    uint32_t count = layouts->variants->count;
-    UL_TRY(try_layout(layouts->variants, &row_major, &none));
-    if (layouts->variants->count > count)
+    uint32_t count = layouts->alternatives->count;
+    UL_TRY(try_layout(layouts->alternatives, &row_major, &none));
+    if (layouts->alternatives->count > count)
         layouts->last = row_major;
     return UL_OK;
 }
@@ -183,7 +184,7 @@ static enum ul_status try_mixed(struct layouts *layouts, const struct ul_plan_ru
 /* Names regions that are not row-major anyway. */
 static void find_regions(struct layouts *layouts)
 {
-    struct ul_compile *compile = layouts->variants->compile;
+    struct ul_compile *compile = layouts->alternatives->compile;
     struct ul_layout_regions *regions = &layouts->regions;
     ul_layout_find_regions(&compile->keep, &compile->before_layout, regions);
     bool *is_last = UL_NEW_ARRAY(&compile->keep, bool, regions->count);
@@ -200,27 +201,28 @@ static void find_regions(struct layouts *layouts)
     }
 }
 
-enum ul_status ul_variants_try_layouts(struct ul_variants *variants)
+enum ul_status ul_alternatives_try_layouts(struct ul_alternatives *alternatives)
 {
     static const struct ul_texts none = {.count = 0};
-    struct layouts layouts = {.variants = variants, .plain = variants->count};
+    struct layouts layouts = {.alternatives = alternatives, .plain = alternatives->count};
     struct ul_plan_ladder own, plain;
     find_regions(&layouts);
     layouts.last = layouts.all;
     if (layouts.all.count == 0)
         return UL_OK;
-    UL_TRY(try_layout(variants, &layouts.all, &none));
-    if (variants->count == layouts.plain)
+    UL_TRY(try_layout(alternatives, &layouts.all, &none));
+    if (alternatives->count == layouts.plain)
         return UL_OK;
-    UL_TRY(spread(variants, 0, &own));
-    UL_TRY(spread(variants, layouts.plain, &plain));
+    UL_TRY(spread(alternatives, 0, &own));
+    UL_TRY(spread(alternatives, layouts.plain, &plain));
     for (uint32_t i = 1; i <= MAX_MIXED; i++) {
         const struct ul_plan_rung *rung = &own.rungs[(uint64_t)i * (own.count - 1) / MAX_MIXED];
         UL_TRY(try_mixed(&layouts, rung, rung_like(&plain, rung)));
     }
-    uint32_t pieces = variants->front_count < MAX_PIECES ? variants->front_count : MAX_PIECES;
+    uint32_t pieces =
+        alternatives->front_count < MAX_PIECES ? alternatives->front_count : MAX_PIECES;
     for (uint32_t i = 0; i < pieces; i++)
-        UL_TRY(try_layout(variants, &layouts.last,
-                          &variants->items[variants->front[i]].variation.splits));
+        UL_TRY(try_layout(alternatives, &layouts.last,
+                          &alternatives->items[alternatives->front[i]].form.splits));
     return UL_OK;
 }

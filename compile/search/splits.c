@@ -8,8 +8,8 @@
  * it are tried by halving.
  *
  *      1.0 * live: no split      0.9: A      0.8: A, B      0.7: none      0.75: A, C */
-#include "codegen/program/whole.h"
-#include "compile/search/variants.h"
+#include "codegen/program/unsplit.h"
+#include "compile/search/alternatives.h"
 
 #include <string.h>
 
@@ -18,7 +18,7 @@ enum { MAX_HALVINGS = 3, MAX_SPLIT_VARIANTS = 16 };
 /* What may_split asks about. */
 struct question {
     const struct ul_compile *compile;
-    struct ul_whole whole;
+    struct ul_unsplit unsplit;
     struct ul_arena scratch;
 };
 
@@ -28,7 +28,7 @@ static bool may_split(void *context, const struct ul_graph *graph, ul_node_id fi
 {
     struct question *question = context;
     bool sure = ul_calls_can_split(&question->scratch, graph, first_piece,
-                                   question->compile->libraries, &question->whole);
+                                   question->compile->libraries, &question->unsplit);
     ul_arena_reset(&question->scratch);
     return sure;
 }
@@ -84,10 +84,10 @@ static void rank_others(const struct ul_graph *graph, const struct ul_block *blo
 
 /* For each node of the roots, when its step runs, from 1 on; a node without a step comes right
  * after the last of its inputs. Positions are doubled, so that there is room between them. */
-static uint32_t *ranks_of(struct ul_variants *variants, const struct ul_graph *graph)
+static uint32_t *ranks_of(struct ul_alternatives *alternatives, const struct ul_graph *graph)
 {
-    struct ul_compile *compile = variants->compile;
-    const struct ul_plan *plan = &variants->items[0].plan;
+    struct ul_compile *compile = alternatives->compile;
+    const struct ul_plan *plan = &alternatives->items[0].plan;
     uint32_t *ranks = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
     uint32_t *places = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
     for (uint32_t r = 0; r < graph->root_count; r++)
@@ -123,28 +123,29 @@ static void sort_nodes(struct ul_arena *arena, struct ul_block *block, const uin
 }
 
 /* The graph in the order of the plan, which gives the live sums that splits have to lower. */
-static struct ul_graph *planned_graph(struct ul_variants *variants)
+static struct ul_graph *planned_graph(struct ul_alternatives *alternatives)
 {
-    struct ul_compile *compile = variants->compile;
+    struct ul_compile *compile = alternatives->compile;
     struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
     ul_graph_copy(graph, &compile->keep, &compile->graph);
     if (graph->block_count > graph->root_count)
         return graph; /* steps of loops and branches stay where they are */
-    const uint32_t *ranks = ranks_of(variants, graph);
+    const uint32_t *ranks = ranks_of(alternatives, graph);
     for (uint32_t r = 0; r < graph->root_count; r++)
         sort_nodes(&compile->keep, &graph->blocks[r], ranks,
-                   2 * variants->items[0].plan.position_count + 2);
+                   2 * alternatives->items[0].plan.position_count + 2);
     return graph;
 }
 
-static enum ul_status try_targets(struct ul_variants *variants, struct ul_split_search *splits)
+static enum ul_status try_targets(struct ul_alternatives *alternatives,
+                                  struct ul_split_search *splits)
 {
-    double whole = (double)ul_split_search_live_bytes(splits);
+    double unsplit = (double)ul_split_search_live_bytes(splits);
     double reached = 1.0;
     double missed = 0.0;
     uint32_t halvings = 0;
-    while (halvings <= MAX_HALVINGS && variants->count < MAX_SPLIT_VARIANTS &&
-           ul_variants_have_time(variants)) {
+    while (halvings <= MAX_HALVINGS && alternatives->count < MAX_SPLIT_VARIANTS &&
+           ul_alternatives_have_time(alternatives)) {
         struct ul_texts texts = {.count = 0};
         const char *const *found;
         uint32_t count;
@@ -152,12 +153,12 @@ static enum ul_status try_targets(struct ul_variants *variants, struct ul_split_
             missed > 0.0 ? (reached + missed) / 2 : reached - (reached > 0.95 ? 0.05 : 0.1);
         if (target < 0.05)
             break;
-        if (ul_split_search_reach(splits, (uint64_t)(whole * target), &found, &count)) {
+        if (ul_split_search_reach(splits, (uint64_t)(unsplit * target), &found, &count)) {
             for (uint32_t i = 0; i < count; i++)
-                ul_texts_add(&variants->compile->keep, &texts, found[i]);
-            const struct ul_variation variation = {
-                .row_major = variants->items[0].variation.row_major, .splits = texts};
-            UL_TRY(ul_variants_try(variants, &variation));
+                ul_texts_add(&alternatives->compile->keep, &texts, found[i]);
+            const struct ul_alternative_form form = {
+                .row_major = alternatives->items[0].form.row_major, .splits = texts};
+            UL_TRY(ul_alternatives_try(alternatives, &form));
             reached = target;
         } else {
             missed = target;
@@ -167,20 +168,20 @@ static enum ul_status try_targets(struct ul_variants *variants, struct ul_split_
     return UL_OK;
 }
 
-enum ul_status ul_variants_try_splits(struct ul_variants *variants)
+enum ul_status ul_alternatives_try_splits(struct ul_alternatives *alternatives)
 {
-    struct ul_compile *compile = variants->compile;
+    struct ul_compile *compile = alternatives->compile;
     struct ul_split_facts *facts = kernel_facts(compile);
     struct question question = {.compile = compile};
     ul_arena_init(&question.scratch);
     if (compile->libraries != NULL) {
-        ul_whole_init(&question.whole, &compile->keep, compile->program);
+        ul_unsplit_init(&question.unsplit, &compile->keep, compile->program);
         facts->may_split = may_split;
         facts->context = &question;
     }
     struct ul_split_search *splits =
-        ul_split_search_new(&compile->keep, planned_graph(variants), facts);
-    enum ul_status status = try_targets(variants, splits);
+        ul_split_search_new(&compile->keep, planned_graph(alternatives), facts);
+    enum ul_status status = try_targets(alternatives, splits);
     ul_arena_done(&question.scratch);
-    return status == UL_OK ? ul_variants_merge_front(variants) : status;
+    return status == UL_OK ? ul_alternatives_merge_front(alternatives) : status;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What may be tried to make a plan smaller, one row for each: other programs of the model, among
- * which a budget chooses (variants.h), and other options, whose plans advice compares (trial.c).
- * Values that the user lists with --sweep are tried by the same edits. Left undone: changes of the
- * model itself, and those that need a number from the user (fewer layers, shorter inputs). */
+ * which a budget chooses (alternatives.h), and other options, whose plans advice compares
+ * (trial.c). Values that the user lists with --sweep are tried by the same edits. Left undone:
+ * changes of the model itself, and those that need a number from the user (fewer layers, shorter
+ * inputs). */
 #include "compile/search/tries.h"
-#include "compile/search/variants.h"
+#include "compile/search/alternatives.h"
 #include "ir/op.h"
 
 #include <string.h>
@@ -199,9 +200,9 @@ static bool keeps_gradients(const struct ul_compile *compile)
 
 const struct ul_try ul_tries[] = {
     /* programs among which a budget chooses */
-    {"split", "split", .applies = is_open, .vary = ul_variants_try_splits},
-    {"inside", "inside", .applies = is_open_trainer, .vary = ul_variants_try_inside},
-    {"layout", "row-major", .applies = has_layouts, .vary = ul_variants_try_layouts},
+    {"split", "split", .applies = is_open, .vary = ul_alternatives_try_splits},
+    {"inside", "inside", .applies = is_open_trainer, .vary = ul_alternatives_try_inside},
+    {"layout", "row-major", .applies = has_layouts, .vary = ul_alternatives_try_layouts},
     /* what the planner and the passes do by default */
     {"reorder", "order", "file", UL_BITS_KEPT, .when = UL_TRY_APPLIED},
     {"reuse", "pack", "none", UL_BITS_KEPT, .when = UL_TRY_APPLIED},

@@ -5,7 +5,7 @@
 
 #include "compile/compile_internal.h"
 
-struct ul_variants;
+struct ul_alternatives;
 enum ul_try_bits { UL_BITS_CHANGE, UL_BITS_KEPT, UL_BITS_KEPT_IN_F32 };
 /* APPLIED: the plan has it, and the plan without it is tried. Under a budget that plan is made
  * smaller by other means, which says nothing about this one. OPEN, GIVEN: the caller gave the
@@ -22,7 +22,7 @@ struct ul_try {
     bool (*edit)(const struct ul_compile *compile, const struct ul_option *option, uint32_t index,
                  struct ul_arena *arena, struct ul_option_edits *edits);
     /* Adds plans of other programs to the compile's ladder; NULL: the row is about options. */
-    enum ul_status (*vary)(struct ul_variants *variants);
+    enum ul_status (*vary)(struct ul_alternatives *alternatives);
 };
 extern const struct ul_try ul_tries[]; /* the last row has no kind */
 /* The edits of a row of options, from 0 on; false: there are none of that number. */

@@ -163,13 +163,14 @@ static void join_best(struct advice *advice)
 
 static const char *kind_of(const struct ul_compile *compile, const struct ul_plan_rung *rung)
 {
-    static const struct ul_report_variant none = {.split_count = 0};
-    const struct ul_report_variant *variant =
-        compile->report.variants != NULL ? &compile->report.variants[rung->variant] : &none;
+    static const struct ul_report_alternative none = {.split_count = 0};
+    const struct ul_report_alternative *alternative =
+        compile->report.alternatives != NULL ? &compile->report.alternatives[rung->alternative]
+                                             : &none;
     return ul_report_recomputed(&rung->plan) > 0 ? "recompute"
-           : variant->split_count > 0            ? "split"
-           : variant->row_major_count > 0        ? "layout"
-           : variant->inside_count > 0           ? "inside"
+           : alternative->split_count > 0        ? "split"
+           : alternative->row_major_count > 0    ? "layout"
+           : alternative->inside_count > 0       ? "inside"
                                                  : "implementation";
 }
 
@@ -182,7 +183,7 @@ static bool keeps_bits(struct ul_compile *compile, const struct ul_plan_rung *ru
     uint32_t *alternatives = UL_NEW_ARRAY(&compile->scratch, uint32_t, step_count);
     const struct ul_plan *plan = &compile->plan, *other = &rung->plan;
     bool same = true;
-    if (compile->options.train || rung->variant != 0)
+    if (compile->options.train || rung->alternative != 0)
         return compile->options.train;
     for (uint32_t p = 0; p < plan->position_count; p++)
         if (plan->positions[p].kind == UL_PLAN_RUN)
@@ -197,9 +198,10 @@ static struct ul_saved_remedy rung_remedy(const struct advice *advice, uint32_t 
 {
     struct ul_compile *compile = advice->compile;
     const struct ul_plan_rung *rung = &compile->ladder.rungs[index];
-    const struct ul_plan_beside *process = compile->report.variants != NULL
-                                               ? &compile->report.variants[rung->variant].process
-                                               : &compile->report.beside;
+    const struct ul_process_overhead *process =
+        compile->report.alternatives != NULL
+            ? &compile->report.alternatives[rung->alternative].process
+            : &compile->report.overhead;
     uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
     uint64_t budget = ul_rung_bytes(rung);
     struct ul_saved_remedy remedy = {.kind = kind_of(compile, rung),

@@ -279,11 +279,11 @@ static struct inside inside_of(const struct ul_graph *graph, struct ul_arena *sc
 }
 
 void ul_inside_find(struct ul_arena *arena, const struct ul_graph *graph,
-                    const struct ul_passes_options *options, struct ul_inside *found)
+                    const struct ul_passes_options *options, struct ul_inside_sites *found)
 {
     struct inside inside = inside_of(graph, arena, options);
     struct site site;
-    *found = (struct ul_inside){.count = 0};
+    *found = (struct ul_inside_sites){.count = 0};
     for (uint32_t n = 0; n < graph->node_count; n++) {
         if (!find_site(&inside, n, &site))
             continue;

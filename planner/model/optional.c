@@ -50,7 +50,7 @@ static void step_count(const struct ul_problem *problem, uint32_t step, uint32_t
 }
 
 uint64_t *ul_optional_shares(struct ul_arena *arena, const struct ul_problem *problem,
-                             uint64_t alignment_bytes, bool with_beside)
+                             uint64_t alignment_bytes, bool with_overhead)
 {
     UL_ASSERT(alignment_bytes > 0);
     uint64_t *shares = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
@@ -61,7 +61,7 @@ uint64_t *ul_optional_shares(struct ul_arena *arena, const struct ul_problem *pr
     for (uint32_t v = 0; v < problem->value_count; v++) {
         const struct ul_plan_value *value = &problem->values[v];
         bool counts_here =
-            value->space == 0 || (with_beside && problem->spaces[value->space].beside);
+            value->space == 0 || (with_overhead && problem->spaces[value->space].is_overhead);
         if (counts[v] > 0 && counts_here)
             shares[v] = ul_size_align_or_die(value->size_bytes, alignment_bytes) / counts[v];
     }

@@ -11,7 +11,7 @@
  * that are not optional, and for those in another space than 0 (with `with_beside`, than 0 and
  * those outside the plan's own). */
 uint64_t *ul_optional_shares(struct ul_arena *arena, const struct ul_problem *problem,
-                             uint64_t alignment_bytes, bool with_beside);
+                             uint64_t alignment_bytes, bool with_overhead);
 /* The shares of the values that the alternative reads. */
 uint64_t ul_optional_need(const struct ul_plan_alternative *alternative, const uint64_t *shares);
 /* The least that optional values take of space 0 in any plan. */

@@ -149,71 +149,73 @@ static uint64_t deepest_stack(const struct ul_problem *problem, const struct ul_
     return deepest;
 }
 
-void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan)
+void ul_plan_sum_overhead(const struct ul_problem *problem, struct ul_plan *plan)
 {
-    plan->beside_bytes = deepest_stack(problem, plan);
+    plan->overhead_bytes = deepest_stack(problem, plan);
     for (uint32_t s = 1; s < plan->space_count && s < problem->space_count; s++)
-        plan->beside_bytes += problem->spaces[s].beside ? plan->reserved_bytes[s] : 0;
+        plan->overhead_bytes += problem->spaces[s].is_overhead ? plan->reserved_bytes[s] : 0;
 }
 
 /* A fraction below 1 lets the sum fall with the reserved bytes. A quarter leaves most of that
  * fall. */
-uint64_t ul_plan_late_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes)
+uint64_t ul_plan_late_bytes(const struct ul_process_overhead *overhead, uint64_t reserved_bytes)
 {
     enum { SHARE = 4 };
-    UL_ASSERT(beside->last_bytes <= beside->run_bytes);
-    uint64_t kept_bytes = beside->unread_bytes + beside->held_bytes;
+    UL_ASSERT(overhead->last_bytes <= overhead->run_bytes);
+    uint64_t kept_bytes = overhead->unread_bytes + overhead->held_bytes;
     uint64_t bytes = reserved_bytes > kept_bytes ? (reserved_bytes - kept_bytes) / SHARE : 0;
-    return bytes < beside->last_bytes ? bytes : beside->last_bytes;
+    return bytes < overhead->last_bytes ? bytes : overhead->last_bytes;
 }
 
 /* With that many bytes of space 0, and what the plan, if there is one, has outside. */
-static uint64_t bounded_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes,
+static uint64_t bounded_bytes(const struct ul_process_overhead *overhead, uint64_t reserved_bytes,
                               const struct ul_plan *plan)
 {
-    uint64_t unread = beside->unread_bytes < reserved_bytes ? beside->unread_bytes : reserved_bytes;
-    uint64_t tables = beside->page_share == 0 ? 0 : reserved_bytes / beside->page_share;
-    uint64_t kept = plan != NULL && beside->has_spaces ? plan->beside_bytes : 0;
-    uint64_t run = reserved_bytes - unread + tables + beside->run_bytes + kept -
-                   ul_plan_late_bytes(beside, reserved_bytes);
-    uint64_t first = reserved_bytes < beside->start_page_bytes ? 0 : beside->start_page_bytes;
-    uint64_t start = first + beside->start_bytes + kept;
-    bool starts = plan != NULL && beside->start_space < plan->space_count &&
-                  beside->start_space > 0 && plan->reserved_bytes[beside->start_space] > 0;
-    start = start > beside->load_bytes ? start : beside->load_bytes;
+    uint64_t unread =
+        overhead->unread_bytes < reserved_bytes ? overhead->unread_bytes : reserved_bytes;
+    uint64_t tables = overhead->page_share == 0 ? 0 : reserved_bytes / overhead->page_share;
+    uint64_t kept = plan != NULL && overhead->has_spaces ? plan->overhead_bytes : 0;
+    uint64_t run = reserved_bytes - unread + tables + overhead->run_bytes + kept -
+                   ul_plan_late_bytes(overhead, reserved_bytes);
+    uint64_t first = reserved_bytes < overhead->start_page_bytes ? 0 : overhead->start_page_bytes;
+    uint64_t start = first + overhead->start_bytes + kept;
+    bool starts = plan != NULL && overhead->start_space < plan->space_count &&
+                  overhead->start_space > 0 && plan->reserved_bytes[overhead->start_space] > 0;
+    start = start > overhead->load_bytes ? start : overhead->load_bytes;
     return starts && start > run ? start : run;
 }
 
-uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, const struct ul_plan *plan)
+uint64_t ul_plan_bounded_bytes(const struct ul_process_overhead *overhead,
+                               const struct ul_plan *plan)
 {
-    return bounded_bytes(beside, plan->reserved_bytes[0], plan);
+    return bounded_bytes(overhead, plan->reserved_bytes[0], plan);
 }
 
 /* By bisection: the bytes never fall as more is reserved. */
-uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, const struct ul_plan *plan,
-                              uint64_t budget_bytes)
+uint64_t ul_plan_space_budget(const struct ul_process_overhead *overhead,
+                              const struct ul_plan *plan, uint64_t budget_bytes)
 {
     uint64_t fits = 0, end;
-    if (!ul_size_add(budget_bytes, beside->unread_bytes, &end) || end == UINT64_MAX)
+    if (!ul_size_add(budget_bytes, overhead->unread_bytes, &end) || end == UINT64_MAX)
         return budget_bytes;
     for (end++; fits + 1 < end;) {
         uint64_t middle = fits + (end - fits) / 2;
-        if (bounded_bytes(beside, middle, plan) <= budget_bytes)
+        if (bounded_bytes(overhead, middle, plan) <= budget_bytes)
             fits = middle;
         else
             end = middle;
     }
-    UL_ASSERT(fits == 0 || bounded_bytes(beside, fits, plan) <= budget_bytes);
+    UL_ASSERT(fits == 0 || bounded_bytes(overhead, fits, plan) <= budget_bytes);
     return fits == 0 ? 1 : fits;
 }
 
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes,
-                   const struct ul_plan_beside *beside, struct ul_plan *plan)
+                   const struct ul_process_overhead *overhead, struct ul_plan *plan)
 {
     UL_ASSERT(plan->space_count == problem->space_count);
     plan->fits = budget_bytes == 0 ||
-                 (beside == NULL ? plan->reserved_bytes[0] : ul_plan_bounded_bytes(beside, plan)) <=
-                     budget_bytes;
+                 (overhead == NULL ? plan->reserved_bytes[0]
+                                   : ul_plan_bounded_bytes(overhead, plan)) <= budget_bytes;
     for (uint32_t s = 0; s < problem->space_count; s++) {
         uint64_t capacity = problem->spaces[s].capacity_bytes;
         bool has_banks = s == 0 && plan->bank_count > 0; /* which have capacities each */

@@ -17,7 +17,7 @@
  * and the largest of these counts. `late` is the part of `run` that appears only after the reserved
  * bytes are given back: `last`, but at most a quarter of what is reserved and touched beyond
  * `held`. */
-struct ul_plan_beside {
+struct ul_process_overhead {
     bool has_spaces; /* the spaces outside count too */
     uint64_t run_bytes;
     uint64_t last_bytes;   /* the part of run_bytes */
@@ -47,7 +47,7 @@ struct ul_plan_options {
     uint64_t alignment_bytes; /* 0: UL_PLAN_ALIGN_BYTES */
     uint64_t budget_bytes; /* of space 0, packed, in addition to its capacity, and of what a budget
                               bounds outside; 0: none */
-    struct ul_plan_beside beside;
+    struct ul_process_overhead overhead;
     uint64_t below_bytes; /* for a ladder: bounded bytes below which rungs are searched; 0: below
                              the plan without a budget */
     bool finds_room; /* for a ladder: where nothing is within the budget for lack of room in another
@@ -142,7 +142,7 @@ struct ul_plan {
     uint32_t bank_count;
     uint64_t bank_cost;       /* the part of `cost` for moving bytes to and from banks */
     uint64_t bank_cost_bound; /* no layout of these ranges in the banks costs less */
-    uint64_t beside_bytes;    /* reserved in the spaces outside, plus the deepest stack */
+    uint64_t overhead_bytes;  /* reserved in the spaces outside, plus the deepest stack */
     uint64_t alignment_bytes;
     struct ul_plan_rows rows;
     uint32_t peak_position;            /* the first with the largest padded live sum of space 0 */
@@ -188,20 +188,21 @@ double ul_plan_overhead(uint64_t cost, uint64_t base_cost);
 /* What space 0 may hold: a budget or the capacity, whichever is smaller; 0: no limit. */
 uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_bytes);
 /* Sets beside_bytes, once positions and reserved_bytes are set. */
-void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan);
+void ul_plan_sum_overhead(const struct ul_problem *problem, struct ul_plan *plan);
 /* The late bytes, as above. */
-uint64_t ul_plan_late_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes);
+uint64_t ul_plan_late_bytes(const struct ul_process_overhead *overhead, uint64_t reserved_bytes);
 /* The bytes of a plan that a budget bounds, by what it reserves of the spaces; never falls as more
  * is reserved. */
-uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, const struct ul_plan *plan);
+uint64_t ul_plan_bounded_bytes(const struct ul_process_overhead *overhead,
+                               const struct ul_plan *plan);
 /* The most that may be reserved of space 0 within a budget, with what `plan` has in the spaces
  * outside (NULL: nothing); 1 where that is nothing. */
-uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, const struct ul_plan *plan,
-                              uint64_t budget_bytes);
+uint64_t ul_plan_space_budget(const struct ul_process_overhead *overhead,
+                              const struct ul_plan *plan, uint64_t budget_bytes);
 /* Sets `fits`: whether the budget (0: none; NULL: only of space 0) and the capacities of the spaces
  * hold, and named methods can be used. */
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes,
-                   const struct ul_plan_beside *beside, struct ul_plan *plan);
+                   const struct ul_process_overhead *overhead, struct ul_plan *plan);
 /* UL_NO_FIT with the reason, where a method of order or packing that was named cannot be used. */
 enum ul_status ul_plan_require_methods(const struct ul_plan_options *options,
                                        const struct ul_plan *plan,
@@ -244,15 +245,15 @@ enum ul_status ul_plan_parse(struct ul_arena *arena, const char *text, uint64_t 
 enum ul_status ul_positions_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,
                                   struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 
-/* beside.c */
+/* overhead.c */
 
 /* Makes the ranges and sums of the spaces outside the plan's own from positions and problem: they
  * are not the plan's own bytes, and a plan may be written and kept without them. */
-void ul_plan_place_beside(struct ul_arena *arena, const struct ul_problem *problem,
-                          struct ul_plan *plan);
+void ul_plan_place_overhead(struct ul_arena *arena, const struct ul_problem *problem,
+                            struct ul_plan *plan);
 /* Removes these ranges, and leaves the sums. */
-void ul_plan_drop_beside(struct ul_arena *arena, const struct ul_problem *problem,
-                         struct ul_plan *plan);
+void ul_plan_drop_overhead(struct ul_arena *arena, const struct ul_problem *problem,
+                           struct ul_plan *plan);
 
 /* check.c, check_sums.c: share no code with the rest of the folder, except names for messages. */
 

@@ -355,7 +355,7 @@ enum ul_status ul_plan_parse(struct ul_arena *arena, const char *text, uint64_t 
     memset(plan, 0, sizeof *plan);
     UL_TRY(ul_scan_open(&p.scan, arena, text, size_bytes, diag));
     UL_TRY(parse_plan(&p));
-    ul_plan_sum_beside(problem, plan);
+    ul_plan_sum_overhead(problem, plan);
     return ul_plan_index_ranges(arena, problem, plan, diag);
 }
 

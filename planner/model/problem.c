@@ -477,7 +477,7 @@ static enum ul_status resource_verify(struct verifier *v, uint32_t id)
                            "%d.",
                            id, name, UL_LIMIT_STREAMS - 1);
     const struct ul_plan_space *space = &problem->spaces[row->space];
-    if (row->kind == UL_PLAN_ENGINE && (row->space == 0 || space->beside))
+    if (row->kind == UL_PLAN_ENGINE && (row->space == 0 || space->is_overhead))
         return ul_diag_set(v->diag, UL_INVALID,
                            "space %s: takes transfers, and is the arena, or beside.",
                            name_or(space->name));

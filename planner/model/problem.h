@@ -130,8 +130,8 @@ struct ul_plan_space {
     const char *name;
     uint64_t capacity_bytes; /* for space 0 in addition to the budget, for others instead; 0:
                                 unlimited */
-    bool beside; /* what something else keeps for the plan's steps, not bytes of the plan: a budget
-                    may include it (struct ul_plan_beside) */
+    bool is_overhead; /* what something else keeps for the plan's steps, not bytes of the plan: a
+                    budget may include it (struct ul_process_overhead) */
 };
 
 /* A resource does one thing after the other, at the same time as other resources. Row 0 runs steps

@@ -166,7 +166,7 @@ void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
         ul_text_printf(text, "space %u", i);
         put_name(text, problem->spaces[i].name);
         put_number(text, "capacity", problem->spaces[i].capacity_bytes, 0);
-        put_flag(text, "beside", problem->spaces[i].beside);
+        put_flag(text, "beside", problem->spaces[i].is_overhead);
         ul_text_put(text, "\n");
     }
     for (uint32_t i = 1; i < problem->resource_count; i++)
@@ -399,7 +399,7 @@ static enum ul_status parse_space(struct parser *p, uint32_t id)
     struct ul_plan_space *space = &p->problem->spaces[id];
     space->name = offload.name;
     space->capacity_bytes = offload.capacity_bytes;
-    space->beside = ul_scan_accept_word(&p->scan, "beside");
+    space->is_overhead = ul_scan_accept_word(&p->scan, "beside");
     return ul_scan_end_line(&p->scan);
 }
 

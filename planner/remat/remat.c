@@ -13,7 +13,7 @@
 /* ---- Variants ---- */
 
 /* The best mode for one order. */
-struct variant {
+struct alternative {
     struct ul_walk_mode mode;
     uint64_t cost;
 };
@@ -31,9 +31,9 @@ static const struct ul_walk_mode modes[] = {
 };
 enum { MODES = sizeof modes / sizeof *modes };
 
-static struct variant variants_try(struct ul_remat *remat, struct ul_walk *w)
+static struct alternative alternatives_try(struct ul_remat *remat, struct ul_walk *w)
 {
-    struct variant best = {.mode = modes[0], .cost = UINT64_MAX};
+    struct alternative best = {.mode = modes[0], .cost = UINT64_MAX};
     memset(w->weight, 0, w->graph->node_count * sizeof *w->weight);
     w->cost_limit = UINT64_MAX;
     for (uint32_t i = 0; i < MODES && !ul_remat_exhausted(remat); i++) {
@@ -44,7 +44,7 @@ static struct variant variants_try(struct ul_remat *remat, struct ul_walk *w)
         if (!fits)
             continue;
         if (w->cost < best.cost)
-            best = (struct variant){w->mode, w->cost};
+            best = (struct alternative){w->mode, w->cost};
         if (w->cost < remat->cost)
             ul_remat_offer(remat, w->sequence, w->count, "walk");
     }
@@ -145,8 +145,8 @@ static void budget_find(struct ul_remat *remat, const uint32_t *order, struct ul
     ul_arena_done(&scratch);
 }
 
-static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const struct variant *best,
-                       uint32_t count)
+static void anneal_all(struct ul_remat *remat, struct ul_walk *walks,
+                       const struct alternative *best, uint32_t count)
 {
     enum { ROUNDS = 4 };
     static const uint64_t max_work = 400000000;
@@ -211,7 +211,7 @@ static void searches_run(struct ul_remat *remat, const struct ul_remat_orders *o
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     struct ul_walk *walks = UL_NEW_ARRAY(&scratch, struct ul_walk, orders->count);
-    struct variant *best = UL_NEW_ARRAY(&scratch, struct variant, orders->count);
+    struct alternative *best = UL_NEW_ARRAY(&scratch, struct alternative, orders->count);
     for (uint32_t i = 0; i < orders->count; i++) {
         walks[i] = (struct ul_walk){.graph = remat->graph,
                                     .order = orders->orders[i],
@@ -219,7 +219,7 @@ static void searches_run(struct ul_remat *remat, const struct ul_remat_orders *o
                                     .capacity = remat->capacity};
         ul_walk_init(&walks[i], &scratch);
         if (walk)
-            best[i] = variants_try(remat, &walks[i]);
+            best[i] = alternatives_try(remat, &walks[i]);
     }
     if (sequences)
         sequences_anneal(remat, orders->orders, orders->count);

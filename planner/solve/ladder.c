@@ -41,7 +41,7 @@
 
 uint64_t ul_rung_bytes(const struct ul_plan_rung *rung)
 {
-    return ul_plan_bounded_bytes(&rung->beside, &rung->plan);
+    return ul_plan_bounded_bytes(&rung->overhead, &rung->plan);
 }
 
 /* Where a rung with these bytes and that cost belongs, or `count` if another is as good. */
@@ -54,7 +54,7 @@ static bool rung_place(const struct ul_plan_ladder *ladder, const struct ul_plan
     *place = at;
     if (ladder->count == 0)
         return true;
-    bool is_other = rung->variant != ladder->rungs[0].variant;
+    bool is_other = rung->alternative != ladder->rungs[0].alternative;
     if (at == 0 || (!is_other && rung->plan.cost < ladder->rungs[0].plan.cost))
         return false;
     /* The rungs from `at` on are as small: one of them that costs no more makes this one
@@ -88,14 +88,14 @@ static void rung_add(struct ul_arena *arena, struct ul_plan_ladder *ladder,
 }
 
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                     const struct ul_plan_ladder *other, uint32_t variant)
+                     const struct ul_plan_ladder *other, uint32_t alternative)
 {
     UL_ASSERT(ladder != other);
     for (uint32_t i = 0; i < other->count; i++) {
         struct ul_plan_rung rung = other->rungs[i];
         if (rung.plan.order_why_not != NULL || rung.plan.pack_why_not != NULL)
             continue;
-        rung.variant = variant;
+        rung.alternative = alternative;
         rung_add(arena, ladder, &rung);
     }
 }
@@ -199,8 +199,8 @@ static uint64_t live_bytes(const struct climb *c, struct ul_arena *scratch,
         if (always && range->space != 0)
             min.reserved_bytes[range->space] += range->size_bytes;
     }
-    ul_plan_sum_beside(c->problem, &min);
-    return ul_plan_bounded_bytes(&c->options.beside, &min);
+    ul_plan_sum_overhead(c->problem, &min);
+    return ul_plan_bounded_bytes(&c->options.overhead, &min);
 }
 
 static bool is_beaten(const struct ul_plan_ladder *ladder, uint64_t bytes, uint64_t cost)
@@ -273,7 +273,7 @@ static enum ul_status sequence_pack(struct climb *c, struct ul_arena *scratch, b
     UL_TRY(ul_plan_complete(scratch, c->problem, &c->options, plan, c->diag));
     ul_plan_judge(c->problem, 0, NULL, plan);
     enum ul_status status = ul_plan_check(scratch, c->problem, plan, c->diag);
-    struct ul_plan_rung rung = {.plan = *plan, .beside = c->options.beside};
+    struct ul_plan_rung rung = {.plan = *plan, .overhead = c->options.overhead};
     uint32_t place;
     if (status == UL_MISMATCH && is_rewritten) {
         *c->diag = (struct ul_diag){.status = UL_OK};
@@ -291,9 +291,9 @@ enum { OVERLAP_WORK = 1 << 18 }; /* for one sequence */
 
 /* Packs a sequence of steps, run in these ways, and takes it into the ladder if it is good enough.
  */
-static enum ul_status ways_offer(struct climb *c, const uint32_t *steps, uint32_t count,
-                                 const uint32_t *alternatives, bool is_rewritten,
-                                 const struct ul_remat *found)
+static enum ul_status alternatives_offer(struct climb *c, const uint32_t *steps, uint32_t count,
+                                         const uint32_t *alternatives, bool is_rewritten,
+                                         const struct ul_remat *found)
 {
     struct ul_arena scratch;
     struct ul_plan live = {.alignment_bytes = c->options.alignment_bytes};
@@ -344,15 +344,16 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
     for (uint32_t level = 0; level < c->levels.count && status == UL_OK; level++) {
         if (level > 0 && is_late(c))
             break;
-        uint32_t *ways = UL_NEW_ARRAY(&scratch, uint32_t, c->problem->step_count);
+        uint32_t *alternatives = UL_NEW_ARRAY(&scratch, uint32_t, c->problem->step_count);
         uint32_t same = 0;
-        ul_ladder_level_map(c->problem, &c->levels, level, c->needs, choice->alternatives, ways);
-        while (same < tried_count && memcmp(tried[same], ways, size) != 0)
+        ul_ladder_level_map(c->problem, &c->levels, level, c->needs, choice->alternatives,
+                            alternatives);
+        while (same < tried_count && memcmp(tried[same], alternatives, size) != 0)
             same++;
         if (same < tried_count)
             continue;
-        tried[tried_count++] = ways;
-        status = ways_offer(c, steps, count, ways, choice->rewritten, found);
+        tried[tried_count++] = alternatives;
+        status = alternatives_offer(c, steps, count, alternatives, choice->rewritten, found);
     }
     ul_arena_done(&scratch);
     return status;
@@ -824,7 +825,7 @@ static bool is_same_inside(const struct ul_problem_inside *a, const struct ul_pr
     return a->count == b->count && memcmp(a->steps, b->steps, a->count * sizeof *a->steps) == 0;
 }
 
-static struct whole base_whole(const struct climb *c, const struct choice *choice)
+static struct whole baseline_unsplit(const struct climb *c, const struct choice *choice)
 {
     return (struct whole){c->problem, &c->trees, c->base_steps, choice->alternatives, 0};
 }
@@ -847,7 +848,7 @@ static void trees_fit(struct climb *c, struct choice *choice, uint64_t limit_byt
         limits[t] = fits ? UINT64_MAX : limit_bytes > other ? limit_bytes - other : 0;
         any = any || !fits;
     }
-    const struct whole whole = base_whole(c, choice);
+    const struct whole whole = baseline_unsplit(c, choice);
     if (any)
         is_rewritten = parts_fit(c, &scratch, &whole, limits, &inside);
     if (!is_same_inside(&inside, &choice->inside)) {
@@ -953,7 +954,7 @@ static uint64_t room_of(const struct ul_problem *problem)
 }
 
 static const char *transfers_name(struct climb *c, const struct source *source,
-                                  const struct ul_transfer *job)
+                                  const struct ul_transfer_search *job)
 {
     uint32_t saves = 0, loads = 0;
     for (uint32_t p = 0; p < job->position_count; p++) {
@@ -971,7 +972,7 @@ static const char *transfers_name(struct climb *c, const struct source *source,
 
 /* Offers the plan with its transfers; sets whether the other space holds it, as packed. */
 static enum ul_status moved_offer(struct climb *c, struct ul_arena *scratch,
-                                  const struct source *source, const struct ul_transfer *job,
+                                  const struct source *source, const struct ul_transfer_search *job,
                                   bool *is_held)
 {
     struct ul_plan plan = {.alignment_bytes = c->options.alignment_bytes,
@@ -1010,10 +1011,10 @@ static enum ul_status source_move(struct climb *c, const struct source *source,
                                    source->position_count * sizeof *source->positions);
     ul_timeline_build(&scratch, c->problem, UL_ALIAS_ALL, &runs);
     ul_account_live(&scratch, &runs);
-    struct ul_transfer job = {.problem = c->problem,
-                              .runs = &runs,
-                              .limit_bytes = limit_bytes,
-                              .room_bytes = room_of(c->problem)};
+    struct ul_transfer_search job = {.problem = c->problem,
+                                     .runs = &runs,
+                                     .limit_bytes = limit_bytes,
+                                     .room_bytes = room_of(c->problem)};
     /* The packed bytes take more room than the live bytes. */
     for (uint32_t i = 0; i < TRIES && status == UL_OK && !is_held; i++) {
         job.effort =
@@ -1042,13 +1043,13 @@ static enum ul_status base_move(struct climb *c, uint64_t limit_bytes)
                           .remat_method = c->base->remat_method};
     if (c->has_alternatives) {
         uint32_t count = c->problem->step_count;
-        uint32_t *ways = UL_NEW_ARRAY(&c->scratch, uint32_t, count);
+        uint32_t *alternatives = UL_NEW_ARRAY(&c->scratch, uint32_t, count);
         uint64_t *beside = UL_NEW_ARRAY(&c->scratch, uint64_t, count);
         for (uint32_t s = 0; s < count; s++)
             beside[s] = c->staying_bytes;
         for (uint32_t s = 0; s < count; s++)
-            ways[s] = alternative_within(c, s, limit_bytes, beside);
-        ul_timeline_sequence(&c->scratch, c->problem, c->base_steps, count, ways, &runs);
+            alternatives[s] = alternative_within(c, s, limit_bytes, beside);
+        ul_timeline_sequence(&c->scratch, c->problem, c->base_steps, count, alternatives, &runs);
         base.positions = runs.positions;
         base.position_count = runs.position_count;
     }
@@ -1223,7 +1224,7 @@ static enum ul_status rungs_between(struct climb *c, struct rungs *r, uint64_t b
         if (c->box.end_bytes <= c->box.min_bytes + c->options.alignment_bytes)
             break;
         uint64_t limit = c->box.min_bytes + (c->box.end_bytes - c->box.min_bytes) / 2;
-        uint64_t space_limit = ul_plan_space_budget(&c->options.beside, c->base, limit);
+        uint64_t space_limit = ul_plan_space_budget(&c->options.overhead, c->base, limit);
         UL_TRY(rung_climb(c, r, space_limit));
         UL_TRY(sources_move(c, space_limit));
         if (c->ladder->count > count)
@@ -1300,7 +1301,7 @@ static void trees_find(struct climb *c)
 /* The bytes that regions that are one node need in the base plan's order. */
 static void trees_weigh(struct climb *c, const struct choice *choice)
 {
-    const struct whole whole = base_whole(c, choice);
+    const struct whole whole = baseline_unsplit(c, choice);
     struct choice part;
     struct whole inner;
     struct ul_arena scratch;
@@ -1337,7 +1338,7 @@ static uint64_t whole_floor(struct climb *c, struct ul_arena *scratch, const str
 
 static uint64_t choice_floor(struct climb *c, const struct choice *choice)
 {
-    const struct whole whole = base_whole(c, choice);
+    const struct whole whole = baseline_unsplit(c, choice);
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     uint64_t floor_bytes = whole_floor(c, &scratch, &whole, &choice->graph);
@@ -1398,7 +1399,7 @@ static void climb_prepare(struct climb *c, struct rungs *r)
 /* Lets the climb begin further down, with the same distance between two rungs. */
 static void rungs_begin_below(struct climb *c, struct rungs *r, uint64_t bytes)
 {
-    uint64_t limit = ul_plan_space_budget(&c->options.beside, c->base, bytes);
+    uint64_t limit = ul_plan_space_budget(&c->options.overhead, c->base, bytes);
     if (limit >= r->top_bytes || r->top_bytes <= r->floor_bytes)
         return;
     uint64_t room = limit > r->floor_bytes ? limit - r->floor_bytes : 0;
@@ -1583,7 +1584,7 @@ enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem 
 {
     struct climb c = {
         .arena = arena, .problem = problem, .known = known, .ladder = ladder, .diag = diag};
-    struct ul_plan_rung first = {.plan = *base, .beside = options->beside};
+    struct ul_plan_rung first = {.plan = *base, .overhead = options->overhead};
     struct choice choice = {.rewritten = false};
     enum ul_status status = UL_OK;
     c.options = *options;
@@ -1620,7 +1621,7 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
                                struct ul_plan_ladder *ladder, struct ul_diag *diag)
 {
     struct climb c = {.arena = arena, .problem = problem, .ladder = ladder, .diag = diag};
-    struct ul_plan_rung first = {.variant = 0, .beside = options->beside};
+    struct ul_plan_rung first = {.alternative = 0, .overhead = options->overhead};
     c.options = *options;
     c.effort.seed = options->seed;
     c.options.budget_bytes = 0;

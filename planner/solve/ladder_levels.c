@@ -110,9 +110,10 @@ static void levels_take(struct ul_arena *arena, const struct ul_problem *problem
 }
 
 static void levels_add(struct ul_arena *arena, const struct ul_problem *problem,
-                       uint64_t alignment_bytes, bool with_beside, struct ul_ladder_levels *levels)
+                       uint64_t alignment_bytes, bool with_overhead,
+                       struct ul_ladder_levels *levels)
 {
-    uint64_t *shares = ul_optional_shares(arena, problem, alignment_bytes, with_beside);
+    uint64_t *shares = ul_optional_shares(arena, problem, alignment_bytes, with_overhead);
     uint64_t **needs = UL_NEW_ARRAY(arena, uint64_t *, problem->step_count);
     uint64_t alternative_count = 0;
     /* No step goes another way for a value that is smaller than its padding. */
@@ -138,7 +139,7 @@ static bool has_beside(const struct ul_problem *problem)
 {
     bool has = false;
     for (uint32_t s = 0; s < problem->space_count; s++)
-        has = has || problem->spaces[s].beside;
+        has = has || problem->spaces[s].is_overhead;
     return has;
 }
 

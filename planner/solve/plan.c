@@ -55,7 +55,7 @@ static enum ul_status candidate_make(struct ul_arena *arena, const struct ul_pro
     plan->reserved_bytes = UL_NEW_ARRAY(arena, uint64_t, problem->space_count);
     ul_timeline_build(arena, problem, mode, plan);
     UL_TRY(place(arena, problem, options, spans, plan, diag));
-    ul_plan_sum_beside(problem, plan);
+    ul_plan_sum_overhead(problem, plan);
     ul_account_live(arena, plan);
     uint64_t counted = plan->rows.alignment_bytes;
     for (uint32_t c = 0; c < UL_PLAN_CLASS_COUNT; c++)

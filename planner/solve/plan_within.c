@@ -19,7 +19,7 @@ enum ul_status ul_plan_front(struct ul_arena *arena, const struct ul_problem *pr
 {
     struct ul_plan_options limited = *options;
     limited.budget_bytes = ul_plan_limit_bytes(problem, options->budget_bytes);
-    *first = (struct ul_plan_rung){.beside = options->beside};
+    *first = (struct ul_plan_rung){.overhead = options->overhead};
     *ladder = (struct ul_plan_ladder){.count = 0};
     UL_TRY(ul_plan_without_budget(arena, problem, options, &first->plan, diag));
     /* A budget does not change which values are kept, but they may wait in another space. */
@@ -51,10 +51,10 @@ void ul_plan_finish(const struct ul_problem *problem, const struct ul_plan_optio
 {
     uint64_t limit = ul_plan_limit_bytes(problem, options->budget_bytes);
     rung->plan.bounded_bytes = ul_rung_bytes(rung);
-    ul_plan_judge(problem, limit, &rung->beside, &rung->plan);
+    ul_plan_judge(problem, limit, &rung->overhead, &rung->plan);
     /* Another plan may need none of the optional values outside. */
     if (limit != 0)
-        ul_bound_cost(problem, ul_plan_space_budget(&rung->beside, NULL, limit), &rung->plan);
+        ul_bound_cost(problem, ul_plan_space_budget(&rung->overhead, NULL, limit), &rung->plan);
 }
 
 enum ul_status ul_plan_lay_out(struct ul_arena *arena, const struct ul_problem *problem,
@@ -78,7 +78,7 @@ enum ul_status ul_plan_lay_out(struct ul_arena *arena, const struct ul_problem *
         *next_bytes = reserved_bytes - reserved_bytes / PART;
         return UL_OK;
     }
-    plan->bounded_bytes = ul_plan_bounded_bytes(&options->beside, plan);
+    plan->bounded_bytes = ul_plan_bounded_bytes(&options->overhead, plan);
     return ul_plan_check(arena, problem, plan, diag);
 }
 

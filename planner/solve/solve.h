@@ -71,8 +71,8 @@ enum ul_status ul_plan_stream(struct ul_arena *arena, const struct ul_problem *p
  * says to which program it belongs. */
 struct ul_plan_rung {
     struct ul_plan plan;
-    uint32_t variant;
-    struct ul_plan_beside beside; /* of the plan's program */
+    uint32_t alternative;
+    struct ul_process_overhead overhead; /* of the plan's program */
 };
 /* The bytes of the plan that a budget counts. */
 uint64_t ul_rung_bytes(const struct ul_plan_rung *rung);
@@ -109,7 +109,7 @@ enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem 
 /* Adds the rungs of `other`, as plans of `variant`, that are smaller than all that cost no more,
  * and drops those that became worse than one of them. */
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                     const struct ul_plan_ladder *other, uint32_t variant);
+                     const struct ul_plan_ladder *other, uint32_t alternative);
 /* The cheapest rung within the budget (0: any), or, where none is, the smallest. Sets its
  * `smallest_budget_bytes`, and `fits` with regard to the budget; a rung that does not fit names the
  * method of recomputation that was named. */

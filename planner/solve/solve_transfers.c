@@ -55,7 +55,7 @@ static void problem_make(struct mover *m)
 
 /* Lets the checker decide on the positions found, with their ranges packed in any way. */
 static enum ul_status positions_check(struct mover *m, struct ul_arena *scratch,
-                                      const struct ul_transfer *job, struct ul_diag *diag)
+                                      const struct ul_transfer_search *job, struct ul_diag *diag)
 {
     const struct ul_plan_options options = {.alignment_bytes = 1, .pack = UL_PACK_GREEDY};
     struct ul_plan plan = {.positions = job->positions,
@@ -67,8 +67,8 @@ static enum ul_status positions_check(struct mover *m, struct ul_arena *scratch,
     return ul_plan_check(scratch, m->problem, &plan, diag);
 }
 
-static void result_take(struct mover *m, struct ul_arena *scratch, const struct ul_transfer *job,
-                        const char *method)
+static void result_take(struct mover *m, struct ul_arena *scratch,
+                        const struct ul_transfer_search *job, const char *method)
 {
     struct ul_solve_result *r = m->result;
     struct ul_plan live = {
@@ -108,11 +108,11 @@ static enum ul_status sequence_move(struct mover *m, const uint32_t *nodes, uint
         steps[i] = m->step_of[nodes[i]];
     ul_timeline_sequence(&scratch, m->problem, steps, count, NULL, &runs);
     ul_timeline_build(&scratch, m->problem, UL_ALIAS_ALL, &runs);
-    struct ul_transfer job = {.problem = m->problem,
-                              .runs = &runs,
-                              .limit_bytes = m->budget_bytes,
-                              .room_bytes = capacity == 0 ? UINT64_MAX : capacity,
-                              .effort = {.work_limit = 1 << 22, .seed = 1}};
+    struct ul_transfer_search job = {.problem = m->problem,
+                                     .runs = &runs,
+                                     .limit_bytes = m->budget_bytes,
+                                     .room_bytes = capacity == 0 ? UINT64_MAX : capacity,
+                                     .effort = {.work_limit = 1 << 22, .seed = 1}};
     ul_transfer_place(&scratch, &job);
     if (capacity == 0 && job.floor_bytes < m->result->smallest_budget_bytes)
         m->result->smallest_budget_bytes = job.floor_bytes;

@@ -55,11 +55,11 @@ struct streams {
     uint32_t *counted; /* by position that counts: the one before that does, or UL_PLAN_NONE */
     struct ul_plan_list *touched; /* by position: the ranges that it touches */
     uint64_t *live_bytes;
-    uint64_t *best_cost;    /* by number of positions: the least cost of the first ones */
-    struct window *windows; /* by number of positions: the window that they end with */
-    uint32_t *ranges;       /* that a window touches */
-    uint32_t *seen;         /* by range: the stamp of the window that touched it last */
-    bool *is_beside_range;  /* by range that a window touches: stream 1 does */
+    uint64_t *best_cost;     /* by number of positions: the least cost of the first ones */
+    struct window *windows;  /* by number of positions: the window that they end with */
+    uint32_t *ranges;        /* that a window touches */
+    uint32_t *seen;          /* by range: the stamp of the window that touched it last */
+    bool *is_overhead_range; /* by range that a window touches: stream 1 does */
     uint32_t stamp;
 };
 
@@ -126,9 +126,9 @@ static uint32_t list_ranges(struct streams *s, uint32_t begin, uint32_t end, con
             if (s->seen[r] != s->stamp) {
                 s->ranges[count++] = r;
                 s->seen[r] = s->stamp;
-                s->is_beside_range[r] = false;
+                s->is_overhead_range[r] = false;
             }
-            s->is_beside_range[r] = s->is_beside_range[r] || is_beside[p - begin];
+            s->is_overhead_range[r] = s->is_overhead_range[r] || is_beside[p - begin];
         }
     }
     return count;
@@ -143,13 +143,13 @@ static bool has_room(struct streams *s, uint32_t begin, uint32_t end, const bool
     for (uint32_t i = 0; i < count; i++) {
         uint32_t r = s->ranges[i];
         const struct ul_plan_range *range = &s->plan->ranges[r];
-        bool is_taken = range->alias != UL_PLAN_NONE && !s->is_beside_range[r] &&
-                        (s->seen[range->alias] != s->stamp || !s->is_beside_range[range->alias]);
+        bool is_taken = range->alias != UL_PLAN_NONE && !s->is_overhead_range[r] &&
+                        (s->seen[range->alias] != s->stamp || !s->is_overhead_range[range->alias]);
         uint64_t size_bytes = padded_bytes(s, r);
         if (counted_begin(range) <= begin && begin < range->end)
             bytes -= size_bytes;
-        uint32_t from = range->begin < begin || s->is_beside_range[r] ? begin : range->begin;
-        uint32_t to = range->end > end || s->is_beside_range[r] ? end : range->end;
+        uint32_t from = range->begin < begin || s->is_overhead_range[r] ? begin : range->begin;
+        uint32_t to = range->end > end || s->is_overhead_range[r] ? end : range->end;
         from += is_taken && from == range->begin;
         if (from < to) {
             change[from - begin] += size_bytes;
@@ -366,7 +366,7 @@ static void init(struct streams *s)
     s->windows = UL_NEW_ARRAY(&s->arena, struct window, (uint64_t)count + 1);
     s->ranges = UL_NEW_ARRAY(&s->arena, uint32_t, s->plan->range_count);
     s->seen = UL_NEW_ARRAY(&s->arena, uint32_t, s->plan->range_count);
-    s->is_beside_range = UL_NEW_ARRAY(&s->arena, bool, s->plan->range_count);
+    s->is_overhead_range = UL_NEW_ARRAY(&s->arena, bool, s->plan->range_count);
     find_counted(s);
     find_touches(s);
     find_edges(s);

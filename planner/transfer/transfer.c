@@ -8,19 +8,19 @@
 
 /* Without noise first: by hidden time, by cost, and by the last position beyond the limit, as it
  * comes. */
-static const struct ul_transfer_way plain_ways[] = {
+static const struct ul_transfer_alternative plain_alternatives[] = {
     {.cost_weight = 1, .exposed_weight = 4},
     {.cost_weight = 1, .exposed_weight = 64, .is_first = true},
     {.cost_weight = 0.1, .exposed_weight = 1},
     {.cost_weight = 1, .exposed_weight = 0},
 };
-enum { PLAIN_COUNT = sizeof plain_ways / sizeof *plain_ways };
+enum { PLAIN_COUNT = sizeof plain_alternatives / sizeof *plain_alternatives };
 
 static const double leads[] = {1, 2, 0.5, 0};
 enum { LEAD_COUNT = sizeof leads / sizeof *leads };
 
 struct trial {
-    struct ul_transfer *job;
+    struct ul_transfer_search *job;
     struct ul_arena *arena;
     struct ul_transfer_model *model;
     bool *chosen;
@@ -28,15 +28,15 @@ struct trial {
     bool is_asynchronous; /* steps may run at the same time as others, too */
 };
 
-static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
+static void schedule_try(struct trial *t, const struct ul_transfer_alternative *alternative)
 {
     struct ul_arena scratch;
-    struct ul_transfer *job = t->job;
+    struct ul_transfer_search *job = t->job;
     struct ul_plan plan = {.position_count = 0};
     ul_arena_init(&scratch);
     plan.alignment_bytes = job->runs->alignment_bytes;
-    ul_transfer_schedule(&scratch, t->model, way, job->limit_bytes, t->chosen, t->live_bytes,
-                         &plan);
+    ul_transfer_schedule(&scratch, t->model, alternative, job->limit_bytes, t->chosen,
+                         t->live_bytes, &plan);
     if (t->is_asynchronous)
         ul_transfer_overlap(&scratch, job->problem, job->limit_bytes, &job->effort, &plan);
     else
@@ -51,15 +51,15 @@ static void schedule_try(struct trial *t, const struct ul_transfer_way *way)
     ul_arena_done(&scratch);
 }
 
-static bool way_try(struct trial *t, struct ul_transfer_way way)
+static bool alternative_try(struct trial *t, struct ul_transfer_alternative alternative)
 {
-    struct ul_transfer *job = t->job;
-    if (!ul_transfer_choose(t->model, &way, job->limit_bytes, job->room_bytes, &job->effort,
+    struct ul_transfer_search *job = t->job;
+    if (!ul_transfer_choose(t->model, &alternative, job->limit_bytes, job->room_bytes, &job->effort,
                             t->chosen, t->live_bytes))
         return false;
     for (uint32_t i = 0; i < LEAD_COUNT; i++) {
-        way.lead = leads[i];
-        schedule_try(t, &way);
+        alternative.lead = leads[i];
+        schedule_try(t, &alternative);
     }
     return true;
 }
@@ -73,12 +73,12 @@ static uint64_t runs_cost(const struct ul_transfer_model *model)
 static void ways_try(struct trial *t)
 {
     enum { DRAWS = 24 };
-    struct ul_transfer *job = t->job;
+    struct ul_transfer_search *job = t->job;
     bool found = false;
     for (uint32_t i = 0; i < PLAIN_COUNT + DRAWS; i++) {
-        struct ul_transfer_way way = plain_ways[i % PLAIN_COUNT];
-        way.noise = i < PLAIN_COUNT ? 0 : (double)(i / PLAIN_COUNT) / 2;
-        found = way_try(t, way) || found;
+        struct ul_transfer_alternative alternative = plain_alternatives[i % PLAIN_COUNT];
+        alternative.noise = i < PLAIN_COUNT ? 0 : (double)(i / PLAIN_COUNT) / 2;
+        found = alternative_try(t, alternative) || found;
         if (i + 1 >= PLAIN_COUNT && !found)
             return;
         if ((found && job->cost == runs_cost(t->model)) || ul_effort_spent(&job->effort))
@@ -87,7 +87,7 @@ static void ways_try(struct trial *t)
 }
 
 /* Where nothing moves, the job is only its runs. */
-static void overlap_try(struct ul_arena *arena, struct ul_transfer *job)
+static void overlap_try(struct ul_arena *arena, struct ul_transfer_search *job)
 {
     struct ul_plan plan = *job->runs;
     struct ul_arena scratch;
@@ -117,7 +117,7 @@ void ul_transfer_only_runs(struct ul_arena *arena, struct ul_plan *plan)
     }
 }
 
-void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job)
+void ul_transfer_place(struct ul_arena *arena, struct ul_transfer_search *job)
 {
     struct ul_arena scratch;
     uint32_t space = ul_problem_other_space(job->problem);

@@ -13,7 +13,7 @@
 #include "planner/model/effort.h"
 #include "planner/model/plan.h"
 
-struct ul_transfer {
+struct ul_transfer_search {
     const struct ul_problem *problem;
     const struct ul_plan *runs; /* positions, all runs on stream 0, with their ranges */
     uint64_t limit_bytes;       /* for the live sum of space 0 */
@@ -27,7 +27,7 @@ struct ul_transfer {
 };
 
 /* Fills the result: the cheapest of several tries. */
-void ul_transfer_place(struct ul_arena *arena, struct ul_transfer *job);
+void ul_transfer_place(struct ul_arena *arena, struct ul_transfer_search *job);
 /* Moves the runs of a plan to stream 0 and removes everything else. */
 void ul_transfer_only_runs(struct ul_arena *arena, struct ul_plan *plan);
 

@@ -11,7 +11,7 @@
 
 struct chooser {
     const struct ul_transfer_model *m;
-    const struct ul_transfer_way *way;
+    const struct ul_transfer_alternative *alternative;
     struct ul_arena scratch;
     struct ul_effort *effort;
     uint64_t limit_bytes, room_bytes;
@@ -112,7 +112,7 @@ static uint32_t position_choose(const struct chooser *c)
     for (uint32_t p = 0; p < c->m->count; p++) {
         if (c->live_bytes[p] <= worst_bytes)
             continue;
-        if (c->way->is_first)
+        if (c->alternative->is_first)
             return p;
         worst = p;
         worst_bytes = c->live_bytes[p];
@@ -154,17 +154,17 @@ static uint32_t item_choose(struct chooser *c, uint32_t position)
         double gain = gain_of(c, i, position, &is_over);
         if (!is_over)
             continue;
-        double cost = (double)item->cost * c->way->cost_weight +
-                      (double)item->exposed * c->way->exposed_weight + 1;
+        double cost = (double)item->cost * c->alternative->cost_weight +
+                      (double)item->exposed * c->alternative->exposed_weight + 1;
         if (brings) {
             const struct ul_transfer_item *home = &c->m->items[item->home];
             gain += gain_of(c, item->home, position, &is_over);
-            cost += (double)home->cost * c->way->cost_weight +
-                    (double)home->exposed * c->way->exposed_weight;
+            cost += (double)home->cost * c->alternative->cost_weight +
+                    (double)home->exposed * c->alternative->exposed_weight;
         }
         double score = gain / cost;
-        if (c->way->noise > 0)
-            score *= 1 + c->way->noise * ul_seed_unit(&c->random);
+        if (c->alternative->noise > 0)
+            score *= 1 + c->alternative->noise * ul_seed_unit(&c->random);
         if (best == UL_PLAN_NONE || score > best_score) {
             best = i;
             best_score = score;
@@ -237,12 +237,13 @@ static bool choose(struct chooser *c)
     return true;
 }
 
-bool ul_transfer_choose(const struct ul_transfer_model *m, const struct ul_transfer_way *way,
-                        uint64_t limit_bytes, uint64_t room_bytes, struct ul_effort *effort,
-                        bool *chosen, uint64_t *live_bytes)
+bool ul_transfer_choose(const struct ul_transfer_model *m,
+                        const struct ul_transfer_alternative *alternative, uint64_t limit_bytes,
+                        uint64_t room_bytes, struct ul_effort *effort, bool *chosen,
+                        uint64_t *live_bytes)
 {
     struct chooser c = {.m = m,
-                        .way = way,
+                        .alternative = alternative,
                         .effort = effort,
                         .limit_bytes = limit_bytes,
                         .room_bytes = room_bytes,

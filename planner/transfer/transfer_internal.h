@@ -51,7 +51,7 @@ struct ul_transfer_model {
 };
 
 /* How values are chosen, and how early they are loaded. */
-struct ul_transfer_way {
+struct ul_transfer_alternative {
     double cost_weight, exposed_weight;
     double lead;   /* a load begins this many times its cost before it is needed */
     double noise;  /* of scores, as a part */
@@ -72,15 +72,16 @@ void ul_transfer_model_make(struct ul_transfer_model *m);
 uint64_t ul_transfer_floor(const struct ul_transfer_model *m);
 /* Sets, by item, whether it is chosen; live_bytes, by position, is what remains. False where the
  * limit is not met within the room. */
-bool ul_transfer_choose(const struct ul_transfer_model *m, const struct ul_transfer_way *way,
-                        uint64_t limit_bytes, uint64_t room_bytes, struct ul_effort *effort,
-                        bool *chosen, uint64_t *live_bytes);
+bool ul_transfer_choose(const struct ul_transfer_model *m,
+                        const struct ul_transfer_alternative *alternative, uint64_t limit_bytes,
+                        uint64_t room_bytes, struct ul_effort *effort, bool *chosen,
+                        uint64_t *live_bytes);
 
 /* transfer_schedule.c */
 
 /* The positions of runs and of the transfers of the chosen items. */
 void ul_transfer_schedule(struct ul_arena *arena, const struct ul_transfer_model *m,
-                          const struct ul_transfer_way *way, uint64_t limit_bytes,
+                          const struct ul_transfer_alternative *alternative, uint64_t limit_bytes,
                           const bool *chosen, const uint64_t *live_bytes, struct ul_plan *plan);
 
 #endif

@@ -406,8 +406,8 @@ static void reset(struct overlapper *o)
 }
 
 /* Tries one way, and keeps its result if it is the best. */
-static void way_try(struct overlapper *o, struct ul_arena *arena, struct ul_effort *effort,
-                    struct ul_plan *best)
+static void alternative_try(struct overlapper *o, struct ul_arena *arena, struct ul_effort *effort,
+                            struct ul_plan *best)
 {
     struct ul_arena live;
     bool goes_on = true;
@@ -460,7 +460,7 @@ void ul_transfer_overlap(struct ul_arena *arena, const struct ul_problem *proble
         o.horizon = ways[i].horizon;
         o.is_by_tail = ways[i].is_by_tail;
         if (o.horizon == 1 || !o.has_copies)
-            way_try(&o, arena, effort, plan);
+            alternative_try(&o, arena, effort, plan);
     }
     UL_ASSERT(plan->cost <= before.cost);
     ul_arena_done(&o.scratch);

@@ -31,7 +31,7 @@ struct op {
 
 struct scheduler {
     const struct ul_transfer_model *m;
-    const struct ul_transfer_way *way;
+    const struct ul_transfer_alternative *alternative;
     struct ul_arena scratch;
     uint64_t limit_bytes;
     uint64_t *live_bytes; /* by position, with values that are loaded early */
@@ -114,7 +114,7 @@ static void load_place(struct scheduler *s, struct op *load, double *free_time)
     const struct ul_transfer_model *m = s->m;
     double due = (double)m->time[load->piece->end];
     double start = due < *free_time ? due : *free_time;
-    start -= (double)load->cost * s->way->lead;
+    start -= (double)load->cost * s->alternative->lead;
     uint32_t g = load->piece->end;
     while (g > load->earliest && (double)m->time[g] > start &&
            s->live_bytes[g - 1] + load->size_bytes <= s->limit_bytes)
@@ -283,10 +283,11 @@ static void positions_put(struct scheduler *s)
 }
 
 void ul_transfer_schedule(struct ul_arena *arena, const struct ul_transfer_model *m,
-                          const struct ul_transfer_way *way, uint64_t limit_bytes,
+                          const struct ul_transfer_alternative *alternative, uint64_t limit_bytes,
                           const bool *chosen, const uint64_t *live_bytes, struct ul_plan *plan)
 {
-    struct scheduler s = {.m = m, .way = way, .limit_bytes = limit_bytes, .plan = plan};
+    struct scheduler s = {
+        .m = m, .alternative = alternative, .limit_bytes = limit_bytes, .plan = plan};
     ul_arena_init(&s.scratch);
     s.is_duplex = m->engines[false]->stream != m->engines[true]->stream;
     s.live_bytes = ul_arena_copy(&s.scratch, live_bytes, m->count * sizeof *live_bytes);

@@ -37,12 +37,13 @@ static void find_budget(struct ul_page *page)
     bool has_process = saved->process_bytes != UINT64_MAX;
     page->of_arena = ul_saved_bounds_buffer(saved) || !has_process;
     for (uint32_t i = UL_SAVED_LIBRARY; i < UL_SAVED_PART_COUNT && has_process; i++)
-        page->beside_bytes += saved->process[i];
+        page->overhead_bytes += saved->process[i];
     page->needed_bytes = page->of_arena ? saved->reserved_bytes : saved->process_bytes;
     page->line_bytes = saved->budget_bytes;
     if (!page->of_arena)
-        page->line_bytes =
-            saved->budget_bytes > page->beside_bytes ? saved->budget_bytes - page->beside_bytes : 0;
+        page->line_bytes = saved->budget_bytes > page->overhead_bytes
+                               ? saved->budget_bytes - page->overhead_bytes
+                               : 0;
     page->top_bytes = saved->reserved_bytes;
     for (uint32_t p = 0; p < page->length; p++)
         page->top_bytes = page->live[p] > page->top_bytes ? page->live[p] : page->top_bytes;

@@ -27,12 +27,12 @@ struct ul_page {
     const char *process;             /* the memory that a budget bounds: "process", "device" */
     uint32_t length;                 /* positions, at least 1 */
     uint64_t *curves[UL_SAVED_CURVES];
-    uint64_t *live;        /* sum of the curves by position */
-    uint64_t needed_bytes; /* bytes that the budget bounds */
-    bool of_arena;         /* the budget bounds only the buffer, or no process is known */
-    uint64_t beside_bytes; /* the process without the arena */
-    uint64_t line_bytes;   /* what the budget leaves for the arena; 0: there is no budget */
-    uint64_t top_bytes;    /* end of the axis of addresses */
+    uint64_t *live;          /* sum of the curves by position */
+    uint64_t needed_bytes;   /* bytes that the budget bounds */
+    bool of_arena;           /* the budget bounds only the buffer, or no process is known */
+    uint64_t overhead_bytes; /* the process without the arena */
+    uint64_t line_bytes;     /* what the budget leaves for the arena; 0: there is no budget */
+    uint64_t top_bytes;      /* end of the axis of addresses */
     uint32_t *alive,
         alive_count; /* values at the peak, the newest member of each alias chain; biggest first */
 };

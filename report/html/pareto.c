@@ -30,7 +30,7 @@ static struct scale find_scale(const struct ul_page *page)
         cost = (double)saved->ladder[i].cost > cost ? (double)saved->ladder[i].cost : cost;
     }
     double bound =
-        (double)saved->lower_bound_bytes + (scale.of_arena ? 0 : (double)page->beside_bytes);
+        (double)saved->lower_bound_bytes + (scale.of_arena ? 0 : (double)page->overhead_bytes);
     if (saved->lower_bound_bytes > 0 && bound <= least)
         scale.bound_bytes = bound;
     double left = scale.bound_bytes > 0 ? scale.bound_bytes : least;

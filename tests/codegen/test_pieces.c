@@ -55,21 +55,21 @@ static void convolution(struct fixture *fixture, int rows, int top, int bottom,
 }
 
 /* A convolution that the library was asked for, whose pieces are to come. */
-static void begin(struct fixture *fixture, int rows, struct ul_group_call *whole)
+static void begin(struct fixture *fixture, int rows, struct ul_group_call *unsplit)
 {
     struct ul_diag diag = {0};
     ul_arena_init(&fixture->arena);
     assert_int_equal(ul_dnnl_open(&fixture->arena, NULL, 1, &fixture->dnnl, &diag), UL_OK);
-    convolution(fixture, rows, 1, 1, whole);
-    assert_true(ul_dnnl_answer(fixture->dnnl, whole, true));
+    convolution(fixture, rows, 1, 1, unsplit);
+    assert_true(ul_dnnl_answer(fixture->dnnl, unsplit, true));
 }
 
-static bool answer(struct fixture *fixture, const struct ul_call *whole, int64_t first_row,
+static bool answer(struct fixture *fixture, const struct ul_call *unsplit, int64_t first_row,
                    struct ul_group_call *call)
 {
-    struct ul_piece piece = {.whole = whole,
-                             .whole_product_count = 1 << 20,
-                             .offset = first_row * whole->dst.strides[2]};
+    struct ul_piece piece = {.unsplit = unsplit,
+                             .unsplit_product_count = 1 << 20,
+                             .offset = first_row * unsplit->dst.strides[2]};
     return ul_piece_answer(fixture->dnnl, &piece, call);
 }
 
@@ -77,19 +77,19 @@ static void rows_of_a_convolution(void **state)
 {
     (void)state;
     struct fixture fixture;
-    struct ul_group_call whole, top, middle, other, bottom;
-    begin(&fixture, 24, &whole);
+    struct ul_group_call unsplit, top, middle, other, bottom;
+    begin(&fixture, 24, &unsplit);
     convolution(&fixture, 9, 1, 0, &top);
     convolution(&fixture, 10, 0, 0, &middle);
     convolution(&fixture, 10, 0, 0, &other);
     convolution(&fixture, 9, 0, 1, &bottom);
-    assert_true(answer(&fixture, &whole.call, 0, &top));
-    assert_true(answer(&fixture, &whole.call, 8, &middle));
-    assert_true(answer(&fixture, &whole.call, 11, &other));
-    assert_true(answer(&fixture, &whole.call, 16, &bottom));
+    assert_true(answer(&fixture, &unsplit.call, 0, &top));
+    assert_true(answer(&fixture, &unsplit.call, 8, &middle));
+    assert_true(answer(&fixture, &unsplit.call, 11, &other));
+    assert_true(answer(&fixture, &unsplit.call, 16, &bottom));
     /* They have the same implementation and the same weights; pieces of one shape are one call. */
-    assert_string_equal(top.call.implementation, whole.call.implementation);
-    assert_ptr_equal(top.call.pack, whole.call.pack);
+    assert_string_equal(top.call.implementation, unsplit.call.implementation);
+    assert_ptr_equal(top.call.pack, unsplit.call.pack);
     assert_memory_equal(&middle.call, &other.call, sizeof other.call);
     done(&fixture);
 }
@@ -100,10 +100,10 @@ static void rows_of_another_place(void **state)
 {
     (void)state;
     struct fixture fixture;
-    struct ul_group_call whole, top;
-    begin(&fixture, 24, &whole);
+    struct ul_group_call unsplit, top;
+    begin(&fixture, 24, &unsplit);
     convolution(&fixture, 9, 1, 0, &top);
-    assert_false(answer(&fixture, &whole.call, 8, &top));
+    assert_false(answer(&fixture, &unsplit.call, 8, &top));
     done(&fixture);
 }
 
@@ -112,11 +112,11 @@ static void answers_begin_again(void **state)
 {
     (void)state;
     struct fixture fixture;
-    struct ul_group_call whole;
-    begin(&fixture, 24, &whole);
-    struct ul_piece piece = {.whole = &whole.call,
-                             .whole_product_count = 1 << 20,
-                             .offset = 8 * whole.call.dst.strides[2]};
+    struct ul_group_call unsplit;
+    begin(&fixture, 24, &unsplit);
+    struct ul_piece piece = {.unsplit = &unsplit.call,
+                             .unsplit_product_count = 1 << 20,
+                             .offset = 8 * unsplit.call.dst.strides[2]};
     for (int compile = 0; compile < 3; compile++) {
         static const bool is_unproven[] = {true, false, true}, expected[] = {true, false, false};
         for (int i = 0; i < 3; i++) {
@@ -142,7 +142,7 @@ static void another_order_of_sums(void **state)
     uint64_t hashes[ROWS] = {0}, again[ROWS] = {0}, others[ROWS] = {0};
     begin(&fixture, ROWS, &call);
     struct ul_call other = call.call;
-    struct ul_trial trial = {.whole = &call.call, .piece = &call.call, .axis = 2};
+    struct ul_piece_trial trial = {.unsplit = &call.call, .piece = &call.call, .axis = 2};
     assert_true(ul_trial_run(fixture.dnnl, &trial, hashes));
     assert_true(ul_trial_run(fixture.dnnl, &trial, again));
     other.implementation = "ref:any";
@@ -158,18 +158,18 @@ static void other_calls_are_no_pieces(void **state)
 {
     (void)state;
     struct fixture fixture;
-    struct ul_group_call whole, piece;
-    begin(&fixture, 24, &whole);
+    struct ul_group_call unsplit, piece;
+    begin(&fixture, 24, &unsplit);
     convolution(&fixture, 9, 1, 0, &piece);
     piece.call.posts[0].alpha = 0.5f;
-    assert_false(answer(&fixture, &whole.call, 0, &piece));
+    assert_false(answer(&fixture, &unsplit.call, 0, &piece));
     convolution(&fixture, 9, 1, 0, &piece);
     piece.call.dilations[0] = 2;
-    assert_false(answer(&fixture, &whole.call, 0, &piece));
+    assert_false(answer(&fixture, &unsplit.call, 0, &piece));
     /* Beyond the last row, or between two. */
     convolution(&fixture, 9, 1, 0, &piece);
-    assert_false(answer(&fixture, &whole.call, 20, &piece));
-    struct ul_piece between = {.whole = &whole.call, .offset = 5};
+    assert_false(answer(&fixture, &unsplit.call, 20, &piece));
+    struct ul_piece between = {.unsplit = &unsplit.call, .offset = 5};
     assert_false(ul_piece_answer(fixture.dnnl, &between, &piece));
     done(&fixture);
 }

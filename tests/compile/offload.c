@@ -186,7 +186,7 @@ static void plan_all(struct ul_compile *compile, bool is_beside)
             compile);
     ul_plan_judge(problem, 0, NULL, &compile->plan);
     require(ul_plan_check(&compile->scratch, problem, &compile->plan, &compile->diag), compile);
-    ul_plan_drop_beside(&compile->keep, problem, &compile->plan);
+    ul_plan_drop_overhead(&compile->keep, problem, &compile->plan);
     ul_compile_describe(compile);
     ul_compile_put_json(compile);
     printf("%u transfers, %" PRIu64 " bytes in the buffer, %" PRIu64 " offloaded\n", moves.count,

@@ -39,7 +39,7 @@ static void test_all_values(void)
     static const float values[] = {-1, 0, 3, 0.25f};
     struct ul_counts *counts = fresh();
     CHECK(add(counts, values, 4));
-    struct ul_steps steps = ul_counts_choose(counts, UL_CALIBRATION_MINMAX);
+    struct ul_quantize_step steps = ul_counts_choose(counts, UL_CALIBRATION_MINMAX);
     CHECK(is_near((double)steps.scale, 4.0 / 255) && steps.zero == 64);
     CHECK(counts->element_count == 4 && counts->zero_count == 1);
     free(counts);
@@ -50,12 +50,12 @@ static void test_zero(void)
 {
     static const float positive[] = {5, 10}, negative[] = {-10, -5}, zeros[] = {0, -0.0f};
     const float *const all[] = {positive, negative, zeros};
-    static const struct ul_steps want[] = {{10.0f / 255, 0}, {10.0f / 255, 255}, {1, 0}};
+    static const struct ul_quantize_step want[] = {{10.0f / 255, 0}, {10.0f / 255, 255}, {1, 0}};
     for (int i = 0; i < 3; i++) {
         for (int method = UL_CALIBRATION_MINMAX; method <= UL_CALIBRATION_ENTROPY; method++) {
             struct ul_counts *counts = fresh();
             CHECK(add(counts, all[i], 2));
-            struct ul_steps steps = ul_counts_choose(counts, (enum ul_calibration)method);
+            struct ul_quantize_step steps = ul_counts_choose(counts, (enum ul_calibration)method);
             CHECK(is_near((double)steps.scale, (double)want[i].scale));
             CHECK(steps.zero == want[i].zero);
             free(counts);
@@ -112,9 +112,9 @@ static void test_outlier(const float *values)
 {
     struct ul_counts *counts = fresh();
     CHECK(add(counts, values, COUNT));
-    struct ul_steps all = ul_counts_choose(counts, UL_CALIBRATION_MINMAX);
-    struct ul_steps most = ul_counts_choose(counts, UL_CALIBRATION_PERCENTILE);
-    struct ul_steps near = ul_counts_choose(counts, UL_CALIBRATION_ENTROPY);
+    struct ul_quantize_step all = ul_counts_choose(counts, UL_CALIBRATION_MINMAX);
+    struct ul_quantize_step most = ul_counts_choose(counts, UL_CALIBRATION_PERCENTILE);
+    struct ul_quantize_step near = ul_counts_choose(counts, UL_CALIBRATION_ENTROPY);
     CHECK((double)all.scale > 0.25);
     CHECK((double)most.scale > 8.0 / 255 && (double)most.scale < 11.0 / 255);
     CHECK((double)near.scale > 5.0 / 255 && (double)near.scale < 11.0 / 255);

@@ -10,7 +10,7 @@ struct fixture {
     struct ul_arena arena;
     struct ul_graph graph;
     struct ul_build build;
-    struct ul_row row;
+    struct ul_row_builder row;
     ul_value_id results[3];
 };
 
@@ -39,11 +39,11 @@ static void begin(struct fixture *fixture, const char *body)
     fixture->build = ul_build_last(&fixture->graph, 0, "n");
     fixture->build.scratch = &fixture->arena;
     fixture->build.infers = fixture->build.names_op = true;
-    fixture->row = (struct ul_row){.build = &fixture->build,
-                                   .type_of = type_of,
-                                   .context = fixture,
-                                   .constant = "n/constant",
-                                   .unknown = UL_NONE};
+    fixture->row = (struct ul_row_builder){.build = &fixture->build,
+                                           .type_of = type_of,
+                                           .context = fixture,
+                                           .constant = "n/constant",
+                                           .unknown = UL_NONE};
     add_input(fixture, "x", UL_F32);
     add_input(fixture, "i", UL_I64);
     ul_row_bind(&fixture->row, "b", 1, ul_row_value(UL_NONE));

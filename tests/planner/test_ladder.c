@@ -415,7 +415,7 @@ static void test_merged_ladders_are_fronts(void **state)
                          UL_OK);
         merged = f.ladder;
         ul_ladder_merge(&f.arena, &merged, &other, 1);
-        assert_int_equal(merged.rungs[0].variant, 0);
+        assert_int_equal(merged.rungs[0].alternative, 0);
         for (uint32_t i = 1; i < merged.count; i++) {
             const struct ul_plan *plan = &merged.rungs[i].plan;
             assert_true(plan->reserved_bytes[0] < merged.rungs[i - 1].plan.reserved_bytes[0]);

@@ -65,12 +65,12 @@ static void step(struct fixture *f, uint32_t way_count, const uint32_t *forms,
 }
 
 static struct ul_plan plan_within(struct fixture *f, uint64_t budget_bytes,
-                                  const struct ul_plan_beside *beside)
+                                  const struct ul_process_overhead *overhead)
 {
     struct ul_plan plan;
     struct ul_plan_options options = {.budget_bytes = budget_bytes, .work_limit = 20000};
-    if (beside != NULL)
-        options.beside = *beside;
+    if (overhead != NULL)
+        options.overhead = *overhead;
     enum ul_status status = ul_plan_solve(&f->arena, f->problem, &options, &plan, &f->diag);
     assert_string_equal(f->diag.text, "");
     assert_int_equal(status, UL_OK);
@@ -135,17 +135,17 @@ static void test_the_deepest_stack_counts(void **state)
 {
     (void)state;
     struct fixture f;
-    const struct ul_plan_beside process = {.has_spaces = true, .run_bytes = 1000};
+    const struct ul_process_overhead process = {.has_spaces = true, .run_bytes = 1000};
     fixture_init(&f);
     uint32_t kept = ul_problem_add_space(f.problem, "kept", 0);
-    f.problem->spaces[kept].beside = true;
+    f.problem->spaces[kept].is_overhead = true;
     uint32_t ways[] = {form(&f, 2, kept), form(&f, 1, 0)};
     step(&f, 2, ways, (const uint64_t[]){100, 150});
     step(&f, 2, ways, (const uint64_t[]){100, 150});
     ul_problem_set_stacks(f.problem, 0, (const uint64_t[]){7000, 30});
     ul_problem_set_stacks(f.problem, 1, (const uint64_t[]){6000, 40});
     struct ul_plan plan = plan_within(&f, 0, &process);
-    assert_int_equal(plan.beside_bytes, 2 * UNIT + 7000);
+    assert_int_equal(plan.overhead_bytes, 2 * UNIT + 7000);
     assert_int_equal(plan.bounded_bytes, (2 + 2) * UNIT + 8000);
     plan = plan_within(&f, 7000, &process);
     assert_true(plan.fits);
@@ -160,11 +160,11 @@ static void test_the_deepest_stack_counts(void **state)
 static void test_last_bytes(void **state)
 {
     (void)state;
-    const struct ul_plan_beside process = {.has_spaces = true,
-                                           .run_bytes = 1000,
-                                           .last_bytes = 300,
-                                           .held_bytes = 100,
-                                           .unread_bytes = 50};
+    const struct ul_process_overhead process = {.has_spaces = true,
+                                                .run_bytes = 1000,
+                                                .last_bytes = 300,
+                                                .held_bytes = 100,
+                                                .unread_bytes = 50};
     static const uint64_t cases[][2] = {{0, 1000},   {50, 1000},   {150, 1100}, {151, 1101},
                                         {154, 1103}, {1350, 2000}, {2000, 2650}};
     uint64_t reserved[1];
@@ -183,33 +183,33 @@ static void test_spaces_beside(void **state)
 {
     (void)state;
     struct fixture f;
-    const struct ul_plan_beside process = {
+    const struct ul_process_overhead process = {
         .has_spaces = true, .run_bytes = 1000, .start_space = 1, .start_bytes = 9000};
     fixture_init(&f);
     uint32_t kept = ul_problem_add_space(f.problem, "kept", 0);
-    f.problem->spaces[kept].beside = true;
+    f.problem->spaces[kept].is_overhead = true;
     uint32_t ways[] = {form(&f, 50, kept), form(&f, 1, 0)};
     step(&f, 2, ways, (const uint64_t[]){100, 150});
     struct ul_plan plan = plan_within(&f, 0, &process);
     assert_int_equal(plan.reserved_bytes[0], 2 * UNIT);
-    assert_int_equal(plan.beside_bytes, 50 * UNIT);
+    assert_int_equal(plan.overhead_bytes, 50 * UNIT);
     assert_int_equal(plan.bounded_bytes, 50 * UNIT + 9000); /* while it starts */
-    struct ul_plan_beside loaded = process;
+    struct ul_process_overhead loaded = process;
     loaded.load_bytes = 50 * UNIT + 9001; /* before anything is kept */
     assert_int_equal(ul_plan_bounded_bytes(&loaded, &plan), 50 * UNIT + 9001);
     assert_int_equal(plan_within(&f, 3 * UNIT, NULL).cost, 100);
     plan = plan_within(&f, 40 * UNIT, &process);
     assert_true(plan.fits);
     assert_int_equal(plan.cost, 150);
-    assert_int_equal(plan.beside_bytes, 0);
+    assert_int_equal(plan.overhead_bytes, 0);
     assert_int_equal(plan.bounded_bytes, 3 * UNIT + 1000);
     /* Without the ranges it says as much, and they come back. */
     struct ul_plan whole = plan_within(&f, 0, &process);
     struct ul_plan bare = ul_plan_keep(&f.arena, f.problem, &whole);
-    ul_plan_drop_beside(&f.arena, f.problem, &bare);
+    ul_plan_drop_overhead(&f.arena, f.problem, &bare);
     assert_int_equal(bare.range_count, whole.range_count - 1);
-    assert_int_equal(bare.beside_bytes, whole.beside_bytes);
-    ul_plan_place_beside(&f.arena, f.problem, &bare);
+    assert_int_equal(bare.overhead_bytes, whole.overhead_bytes);
+    ul_plan_place_overhead(&f.arena, f.problem, &bare);
     assert_int_equal(ul_plan_check(&f.arena, f.problem, &bare, &f.diag), UL_OK);
     assert_int_equal(bare.range_count, whole.range_count);
     ul_arena_done(&f.arena);
@@ -305,7 +305,7 @@ static void test_what_is_known_changes_no_front(void **state)
         assert_int_equal(fronts[0].count, fronts[1].count);
         for (uint32_t i = 0; i < fronts[0].count; i++) {
             const struct ul_plan_rung *one = &fronts[0].rungs[i], *two = &fronts[1].rungs[i];
-            assert_int_equal(one->variant, two->variant);
+            assert_int_equal(one->alternative, two->alternative);
             assert_int_equal(one->plan.reserved_bytes[0], two->plan.reserved_bytes[0]);
             assert_int_equal(one->plan.cost, two->plan.cost);
         }

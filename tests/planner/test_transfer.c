@@ -82,13 +82,14 @@ static void made_init(struct made *m, uint64_t seed)
     ul_account_live(&m->arena, &m->runs);
 }
 
-static struct ul_transfer job_of(const struct made *m, uint64_t limit_bytes, uint64_t room_bytes)
+static struct ul_transfer_search job_of(const struct made *m, uint64_t limit_bytes,
+                                        uint64_t room_bytes)
 {
-    return (struct ul_transfer){.problem = m->problem,
-                                .runs = &m->runs,
-                                .limit_bytes = limit_bytes,
-                                .room_bytes = room_bytes,
-                                .effort = {.work_limit = 1 << 14, .seed = 1}};
+    return (struct ul_transfer_search){.problem = m->problem,
+                                       .runs = &m->runs,
+                                       .limit_bytes = limit_bytes,
+                                       .room_bytes = room_bytes,
+                                       .effort = {.work_limit = 1 << 14, .seed = 1}};
 }
 
 static uint64_t stored_bytes(const struct ul_plan *plan)
@@ -106,8 +107,8 @@ static uint64_t stored_bytes(const struct ul_plan *plan)
     return most;
 }
 
-static void plan_prove(struct made *m, const struct ul_transfer *job, const struct oracle *oracle,
-                       uint64_t seed, struct seen *seen)
+static void plan_prove(struct made *m, const struct ul_transfer_search *job,
+                       const struct oracle *oracle, uint64_t seed, struct seen *seen)
 {
     struct ul_plan_options options = options_of();
     struct ul_diag diag = {.status = UL_OK};
@@ -148,7 +149,7 @@ static void test_every_limit_is_met(void **state)
         made_init(&m, seed);
         oracle_init(&oracle, &m.arena, m.problem);
         uint64_t peak = m.runs.order_lower_bound_bytes;
-        struct ul_transfer job = job_of(&m, 0, UINT64_MAX);
+        struct ul_transfer_search job = job_of(&m, 0, UINT64_MAX);
         ul_transfer_place(&m.arena, &job);
         uint64_t lowest = job.floor_bytes;
         for (uint32_t i = 0; i <= LEVELS && m.problem->step_count > 0; i++) {
@@ -462,7 +463,7 @@ static void test_each_change_is_refused(void **state)
         struct ul_diag diag = {.status = UL_OK};
         made_init(&m, seed);
         oracle_init(&oracle, &m.arena, m.problem);
-        struct ul_transfer job = job_of(&m, 0, UINT64_MAX);
+        struct ul_transfer_search job = job_of(&m, 0, UINT64_MAX);
         ul_transfer_place(&m.arena, &job);
         job = job_of(&m, job.floor_bytes, UINT64_MAX);
         if (m.problem->step_count > 0)
@@ -518,7 +519,7 @@ static void test_refusals_say_what_suffices(void **state)
     for (uint64_t seed = 1; seed <= COUNT; seed++) {
         struct made m;
         made_init(&m, seed);
-        struct ul_transfer job = job_of(&m, 0, UINT64_MAX);
+        struct ul_transfer_search job = job_of(&m, 0, UINT64_MAX);
         ul_transfer_place(&m.arena, &job);
         uint64_t peak = m.runs.order_lower_bound_bytes, capacity = 64 + seed % 3 * 64;
         uint64_t budget = peak - (peak - job.floor_bytes) * (seed % 4 + 2) / 4;

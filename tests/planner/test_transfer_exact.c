@@ -315,11 +315,11 @@ static void order_try(const struct tiny *t, uint64_t seed, struct seen *seen)
     uint64_t capacity = t->space.capacity_bytes, base = ul_problem_min_cost(problem);
     uint64_t bytes = runs.order_lower_bound_bytes;
     for (bool more = true; more; bytes--) {
-        struct ul_transfer job = {.problem = problem,
-                                  .runs = &runs,
-                                  .limit_bytes = bytes,
-                                  .room_bytes = capacity == 0 ? UINT64_MAX : capacity,
-                                  .effort = {.work_limit = 1 << 14, .seed = 1}};
+        struct ul_transfer_search job = {.problem = problem,
+                                         .runs = &runs,
+                                         .limit_bytes = bytes,
+                                         .room_bytes = capacity == 0 ? UINT64_MAX : capacity,
+                                         .effort = {.work_limit = 1 << 14, .seed = 1}};
         ul_transfer_place(&arena, &job);
         uint64_t least = least_cost(t, bytes, false, job.positions != NULL ? job.cost : UINT64_MAX);
         more = bytes >= job.floor_bytes && bytes > 1;

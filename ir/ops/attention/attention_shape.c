@@ -120,7 +120,7 @@ static const char *read_order(struct ul_attention *a, const struct ul_node *node
 
 /* What a query that sees no key gives. Attention of ai.onnx gives zeros; frontend/ sets an
  * attribute where it makes an Attention from an operator that gives something else. */
-static enum ul_attend_empty read_empty(const struct ul_node *node)
+static enum ul_attention_empty read_empty(const struct ul_node *node)
 {
     if (ul_node_get_int(node, "nan_is_zero", 0) != 0)
         return UL_NAN_IS_ZERO;

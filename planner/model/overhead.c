@@ -6,7 +6,7 @@
 
 static bool is_beside(const struct ul_problem *problem, uint32_t value)
 {
-    return problem->spaces[problem->values[value].space].beside;
+    return problem->spaces[problem->values[value].space].is_overhead;
 }
 
 static struct ul_plan_range range_of(const struct ul_problem *problem, const struct ul_plan *plan,
@@ -56,18 +56,18 @@ static void ranges_remake(struct ul_arena *arena, const struct ul_problem *probl
     plan->value_ranges = first;
 }
 
-void ul_plan_place_beside(struct ul_arena *arena, const struct ul_problem *problem,
-                          struct ul_plan *plan)
+void ul_plan_place_overhead(struct ul_arena *arena, const struct ul_problem *problem,
+                            struct ul_plan *plan)
 {
     UL_ASSERT(plan->space_count == problem->space_count);
     for (uint32_t s = 0; s < plan->space_count; s++)
-        plan->reserved_bytes[s] = problem->spaces[s].beside ? 0 : plan->reserved_bytes[s];
+        plan->reserved_bytes[s] = problem->spaces[s].is_overhead ? 0 : plan->reserved_bytes[s];
     ranges_remake(arena, problem, ul_plan_reads(arena, problem, plan), plan);
-    ul_plan_sum_beside(problem, plan);
+    ul_plan_sum_overhead(problem, plan);
 }
 
-void ul_plan_drop_beside(struct ul_arena *arena, const struct ul_problem *problem,
-                         struct ul_plan *plan)
+void ul_plan_drop_overhead(struct ul_arena *arena, const struct ul_problem *problem,
+                           struct ul_plan *plan)
 {
     UL_ASSERT(plan->space_count == problem->space_count);
     ranges_remake(arena, problem, NULL, plan);
