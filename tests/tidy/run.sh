@@ -63,6 +63,12 @@ gone=$(comm -13 <(echo "$named") <(echo "$may"))
 twice=$(grep -oE '1u << [0-9]+' ir/op.h | sort | uniq -d)
 [ -z "$twice" ] || fail "ir/op.h has two flags of one bit: $twice"
 
+# One name is one type in the whole tree; a file may define it once for each of two processors.
+twice=$(files 'base/*.[ch]' 'frontend/*.[ch]' 'ir/*.[ch]' 'passes/*.[ch]' 'planner/*.[ch]' 'codegen/*.[ch]' \
+    'compile/*.[ch]' 'report/*.[ch]' 'cli/*.[ch]' 'runtime/*' |
+    xargs grep -oE '^(struct|enum|union) ul_[a-z0-9_]+ \{' | sort -u | sed 's/.* \(ul_[a-z0-9_]*\) {/\1/' | sort | uniq -d)
+[ -z "$twice" ] || fail "types that are defined in two files: $twice"
+
 # What goes into a function and what comes out is asserted: 15 times for 100 functions at least.
 for folder in planner codegen passes; do
     functions=$(files "$folder/*.c" | xargs grep -hc '^{$' | awk '{ n += $1 } END { print n }')
