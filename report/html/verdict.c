@@ -114,10 +114,12 @@ static void put_sentence(struct ul_page *page)
                     fits ? " <b class=\"good\">fits</b> " : " <b class=\"bad\">does not fit</b> ");
     if (budget > 0) {
         put_budget(page);
-        ul_page_printf(page, fits ? ", with %s to spare" : ": %s short",
-                       ul_page_size(page, fits              ? budget - needed
-                                          : needed > budget ? needed - budget
-                                                            : 0));
+        if (fits)
+            ul_page_printf(page, ", with %s to spare", ul_page_size(page, budget - needed));
+        else if (needed > budget)
+            ul_page_printf(page, ": %s short", ul_page_size(page, needed - budget));
+        else
+            ul_page_put(page, ": another limit than its bytes is not met");
     }
     ul_page_put(page, "</h1>\n<p class=\"headline\">");
     put_process(page);

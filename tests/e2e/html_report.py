@@ -255,6 +255,12 @@ def main():
         expect([number(row[3].replace("\u2212", "-")) for row in rows] == [remedy["saved_bytes"] * (-1 if remedy["applied"] else 1) for applied in (False, True) for remedy in plan["remedies"] if remedy["applied"] == applied], "advice")
         page, text, plan = check_made(folder, *train, "--budget-of", "arena", "--budget", "64KiB", "--advice", "off", code=4)
         expect("does not fit" in text and "text" in page.counts, "what does not fit says so")
+        plan["budget_bytes"] = 2 * plan["reserved_bytes"]  # as of a plan whose other limits are not met
+        save(plan, other)
+        limit = "another limit than its bytes is not met"
+        expect(limit in " ".join(run("report", other, "--html", other + ".html").stdout.split()), "a plan within its bytes that does not fit")
+        with open(other + ".html", encoding="utf-8") as file:
+            expect(limit in file.read(), "its page")
         page, text, plan = check_made(folder, *train, "--advice", "off")
         expect(">forward</text>" in text and ">backward</text>" in text, "passes are not marked")
         save(plan, other)
