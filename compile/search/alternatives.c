@@ -86,7 +86,7 @@ static enum ul_status plan_lean(struct ul_alternatives *alternatives, struct ul_
     if (!differs)
         return UL_OK;
     const struct ul_plan_options planning = plan_options(alternatives, &lean);
-    UL_TRY(ul_plan_solve(arena, &lean, &planning, &alternative->lean, diag));
+    UL_TRY(ul_plan_unlimited(arena, &lean, &planning, &alternative->lean, diag));
     for (uint32_t p = 0; p < alternative->lean.position_count; p++) {
         struct ul_plan_position *at = &alternative->lean.positions[p];
         at->alternative = leanest_of(alternative->program->problem,
@@ -162,7 +162,7 @@ static enum ul_status build_alternative(struct ul_alternatives *alternatives,
                             &alternative->program, diag));
     const struct ul_problem *problem = alternative->program->problem;
     const struct ul_plan_options planning = plan_options(alternatives, problem);
-    UL_TRY(ul_plan_solve(alternative->arena, problem, &planning, &alternative->plan, diag));
+    UL_TRY(ul_plan_unlimited(alternative->arena, problem, &planning, &alternative->plan, diag));
     return plan_lean(alternatives, alternative->arena, alternative, diag);
 }
 

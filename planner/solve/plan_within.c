@@ -95,6 +95,21 @@ static enum ul_status solve_within(struct ul_arena *arena, const struct ul_probl
     return UL_OK;
 }
 
+enum ul_status ul_plan_unlimited(struct ul_arena *arena, const struct ul_problem *problem,
+                                 const struct ul_plan_options *options, struct ul_plan *plan,
+                                 struct ul_diag *diag)
+{
+    struct ul_problem unlimited = *problem;
+    struct ul_plan_options unbounded = *options;
+    unlimited.spaces =
+        ul_arena_copy(arena, problem->spaces, problem->space_count * sizeof *problem->spaces);
+    unlimited.spaces[0].capacity_bytes = 0;
+    unbounded.budget_bytes = 0;
+    UL_TRY(solve_within(arena, &unlimited, &unbounded, plan, diag));
+    ul_plan_judge(problem, 0, NULL, plan);
+    return UL_OK;
+}
+
 enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,
                              const struct ul_plan_options *options, struct ul_plan *plan,
                              struct ul_diag *diag)

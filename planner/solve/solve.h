@@ -13,6 +13,11 @@
 enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,
                              const struct ul_plan_options *options, struct ul_plan *plan,
                              struct ul_diag *diag) UL_MUST_CHECK;
+/* Plans `problem` without a budget, in one buffer of any size: its capacity and its banks count
+ * only for whether the plan fits. */
+enum ul_status ul_plan_unlimited(struct ul_arena *arena, const struct ul_problem *problem,
+                                 const struct ul_plan_options *options, struct ul_plan *plan,
+                                 struct ul_diag *diag) UL_MUST_CHECK;
 
 /* plan.c */
 

@@ -203,6 +203,16 @@ def check_refusals(ullage, model, dims, folder):
     run([*plan, "--weights", "rom", "--space", "a=1M", "--space", "b=1M,weights"], wanted=1)
 
 
+def check_alternatives(ullage, model, dims, folder):
+    """Other programs of the model are planned without the capacities, which the model's own plan may exceed."""
+    words = [ullage, "plan", model, *dims, "--target", "c", "--advice", "off", "--no-pass", "fuse"]
+    for sizes in (("100K", "75K"), ("90K", "80K"), ("60K", "60K", "60K")):
+        spaces = [word for i, size in enumerate(sizes) for word in ("--space", f"s{i}={size}")]
+        done = subprocess.run([*words, *spaces], capture_output=True, text=True, cwd=folder, check=False)
+        if done.returncode not in (0, 4) or "internal" in done.stderr:
+            sys.exit(f"FAIL {sizes}: {done.stderr}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("ullage")
@@ -215,6 +225,7 @@ def main():
         dims = [word for dim in arguments.dim for word in ("--dim", dim)]
         os.makedirs(folder, exist_ok=True)
         check_refusals(arguments.ullage, arguments.models[0], dims, folder)
+        check_alternatives(arguments.ullage, arguments.models[0], dims, folder)
         for number, model in enumerate(arguments.models):
             check_model(arguments.ullage, model, dims if number == 0 else [], os.path.join(folder, str(number)))
     return 0
