@@ -203,7 +203,7 @@ static void put_waits(struct overlapper *o, uint32_t item)
 static void waiting_remove(struct overlapper *o, uint32_t item)
 {
     uint32_t k = 0;
-    while (o->waiting.items[k] != item)
+    while (k < o->waiting.count && o->waiting.items[k] != item)
         k++;
     UL_ASSERT(k < o->waiting.count);
     o->waiting.count--;
