@@ -243,8 +243,15 @@ static enum ul_status streams_check(struct ul_checker *c)
                 c->until[seen[stream]] = p;
         }
     }
-    for (uint32_t p = 0; p < plan->position_count; p++)
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        c->stream_count = plan->positions[p].stream < c->stream_count
+                              ? c->stream_count
+                              : plan->positions[p].stream + 1;
         UL_TRY(stream_check(c, p));
+    }
+    uint64_t uses = (uint64_t)plan->range_count * c->stream_count;
+    c->read_until = UL_NEW_ARRAY(c->scratch, uint32_t, uses);
+    c->written_until = UL_NEW_ARRAY(c->scratch, uint32_t, uses);
     return UL_OK;
 }
 
@@ -461,17 +468,14 @@ static enum ul_status range_use(struct ul_checker *c, uint32_t p, uint32_t value
     if (p < range->begin || c->until[p] >= range->end)
         FAIL(c, "%s: touches %s, which is not live: range %u is from %u to %u.", place(c, p),
              value_name(c, value), r, range->begin, range->end);
-    bool busy = c->writers[r].done > p && c->writers[r].stream != stream;
-    busy = busy || (writes && c->readers[r].done > p && c->readers[r].stream != stream);
-    if (busy)
-        FAIL(c, "%s: touches %s, which another stream still uses.", place(c, p),
-             value_name(c, value));
-    struct ul_checker_use *use = writes ? &c->writers[r] : &c->readers[r];
-    bool several = use->done > p && use->stream != stream;
-    if (c->until[p] >= use->done && c->until[p] != p)
-        *use = (struct ul_checker_use){c->until[p] + 1, several ? UL_PLAN_NONE : stream};
-    else if (several && c->until[p] != p)
-        use->stream = UL_PLAN_NONE;
+    uint32_t *read_until = &c->read_until[(uint64_t)r * c->stream_count];
+    uint32_t *written_until = &c->written_until[(uint64_t)r * c->stream_count];
+    for (uint32_t s = 0; s < c->stream_count; s++) {
+        if (s != stream && (written_until[s] > p || (writes && read_until[s] > p)))
+            FAIL(c, "%s: touches %s, which another stream still uses.", place(c, p),
+                 value_name(c, value));
+    }
+    (writes ? written_until : read_until)[stream] = c->until[p] + 1;
     return UL_OK;
 }
 
@@ -928,8 +932,6 @@ enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *
     for (uint32_t v = 0; v < problem->value_count; v++)
         c.away[v] = UL_PLAN_NONE;
     c.until = UL_NEW_ARRAY(scratch, uint32_t, plan->position_count);
-    c.readers = UL_NEW_ARRAY(scratch, struct ul_checker_use, plan->range_count);
-    c.writers = UL_NEW_ARRAY(scratch, struct ul_checker_use, plan->range_count);
     c.first = UL_NEW_ARRAY(scratch, uint32_t, problem->region_count);
     c.last = UL_NEW_ARRAY(scratch, uint32_t, problem->region_count);
     UL_TRY(positions_check(&c));

@@ -5,12 +5,6 @@
 
 #include "planner/model/plan.h"
 
-/* A use that may last up to the position before `done`; only its own stream comes after it. */
-struct ul_checker_use {
-    uint32_t done;
-    uint32_t stream; /* UL_PLAN_NONE: several */
-};
-
 struct ul_checker {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
@@ -27,8 +21,9 @@ struct ul_checker {
     uint32_t *entry;   /* by value: the only entry that touches it, or 0 */
     bool *is_read;     /* by value: some position reads it */
     uint32_t *away;    /* by value: the other space where it is at home, or UL_PLAN_NONE */
-    struct ul_checker_use *readers,
-        *writers;             /* by range: the last that used it from another stream */
+    uint32_t stream_count;
+    /* by range and stream: the position after the last at whose time the stream may still use it */
+    uint32_t *read_until, *written_until;
     uint32_t *first, *last;   /* by region: positions [first, last) */
     uint64_t bank_cost;       /* of moves to and from the banks of the plan */
     uint64_t least_bank_cost; /* of the cheapest alternatives, at the best rate */

@@ -53,8 +53,9 @@ struct overlapper {
     uint32_t *moved_to; /* by position: its new one */
     uint32_t *new_item; /* by new position: its item on stream 0, or the first remaining one */
     uint32_t count;
-    uint32_t first_left;         /* all items before it are placed */
-    struct ul_plan_list waiting; /* asynchronous items that remain */
+    uint32_t first_left;           /* all items before it are placed */
+    struct ul_plan_list waiting;   /* asynchronous items that remain */
+    struct ul_plan_list in_flight; /* in the order of their places */
     uint64_t work;
 };
 
@@ -156,12 +157,11 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static uint32_t first_left(const struct overlapper *o)
+static uint32_t first_left(struct overlapper *o)
 {
-    uint32_t i = o->first_left;
-    while (i < o->item_count && o->items[i].is_done)
-        i++;
-    return i;
+    while (o->first_left < o->item_count && o->items[o->first_left].is_done)
+        o->first_left++;
+    return o->first_left;
 }
 
 /* Waits for an asynchronous item, and so for everything that its stream began before it. */
@@ -174,13 +174,16 @@ static void put_wait(struct overlapper *o, uint32_t item)
     o->clocks[0] = later(o->clocks[0], awaited->finish);
     if (runner->kind == UL_PLAN_COMPUTE)
         o->clocks[0] = ul_size_add_saturating(o->clocks[0], runner->latency_cost);
-    for (uint32_t i = 0; i < o->item_count; i++) {
-        struct item *other = &o->items[i];
-        if (!other->is_in_flight || other->stream != awaited->stream || other->put > last)
-            continue;
-        other->is_in_flight = false;
-        other->until = o->count;
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < o->in_flight.count; k++) {
+        struct item *other = &o->items[o->in_flight.items[k]];
+        other->is_in_flight = other->stream != awaited->stream || other->put > last;
+        if (other->is_in_flight)
+            o->in_flight.items[count++] = o->in_flight.items[k];
+        else
+            other->until = o->count;
     }
+    o->in_flight.count = count;
     o->new_item[o->count] = first_left(o);
     o->positions[o->count++] = (struct ul_plan_position){
         .kind = UL_PLAN_WAIT, .awaited = last, .region = awaited->section};
@@ -195,6 +198,17 @@ static void put_waits(struct overlapper *o, uint32_t item)
         if (from->is_in_flight && !follows)
             put_wait(o, o->before[item].items[i]);
     }
+}
+
+static void waiting_remove(struct overlapper *o, uint32_t item)
+{
+    uint32_t k = 0;
+    while (k < o->waiting.count && o->waiting.items[k] != item)
+        k++;
+    UL_ASSERT(k < o->waiting.count);
+    o->waiting.count--;
+    memmove(o->waiting.items + k, o->waiting.items + k + 1,
+            (o->waiting.count - k) * sizeof *o->waiting.items);
 }
 
 static void put_item(struct overlapper *o, uint32_t i)
@@ -219,6 +233,10 @@ static void put_item(struct overlapper *o, uint32_t i)
     item->is_done = true;
     item->is_in_flight = item->is_asynchronous;
     item->until = o->count - 1;
+    if (item->is_asynchronous) {
+        waiting_remove(o, i);
+        ul_plan_list_add(&o->scratch, &o->in_flight, i);
+    }
 }
 
 /* When the item could begin on its stream; UINT64_MAX: an item before it remains, or an
@@ -250,11 +268,12 @@ static bool goes_first(const struct overlapper *o, uint32_t item, uint32_t best)
 static void begin_ready(struct overlapper *o, uint32_t end)
 {
     enum { MOST = 64 };
-    for (uint32_t next = 0; next != UL_PLAN_NONE;) {
+    uint32_t next = 0, count = o->waiting.count < MOST ? o->waiting.count : MOST;
+    for (; next != UL_PLAN_NONE; count--) {
         next = UL_PLAN_NONE;
-        for (uint32_t k = 0; k < o->waiting.count && k < MOST && o->waiting.items[k] < end; k++) {
+        for (uint32_t k = 0; k < count && o->waiting.items[k] < end; k++) {
             uint32_t i = o->waiting.items[k];
-            if (!o->items[i].is_done && start_of(o, i) != UINT64_MAX && goes_first(o, i, next))
+            if (start_of(o, i) != UINT64_MAX && goes_first(o, i, next))
                 next = i;
         }
         if (next != UL_PLAN_NONE)
@@ -280,42 +299,21 @@ static uint32_t next_choose(struct overlapper *o, uint32_t end)
     return best != UL_PLAN_NONE ? best : least;
 }
 
-static void waiting_shrink(struct overlapper *o)
-{
-    uint32_t count = 0;
-    for (uint32_t k = 0; k < o->waiting.count; k++) {
-        if (!o->items[o->waiting.items[k]].is_done)
-            o->waiting.items[count++] = o->waiting.items[k];
-    }
-    o->waiting.count = count;
-}
-
 static void section_put(struct overlapper *o, uint32_t end)
 {
     while (o->first_left < end) {
-        waiting_shrink(o);
         begin_ready(o, end);
-        while (o->first_left < end && o->items[o->first_left].is_done)
-            o->first_left++;
-        if (o->first_left < end)
+        if (first_left(o) < end)
             put_item(o, next_choose(o, end));
     }
-    for (uint32_t last = 0; last != UL_PLAN_NONE;) {
-        last = UL_PLAN_NONE;
-        for (uint32_t i = 0; i < end; i++) {
-            if (o->items[i].is_in_flight &&
-                (last == UL_PLAN_NONE || o->items[i].put > o->items[last].put))
-                last = i;
-        }
-        if (last != UL_PLAN_NONE)
-            put_wait(o, last);
-    }
+    while (o->in_flight.count > 0)
+        put_wait(o, o->in_flight.items[o->in_flight.count - 1]);
 }
 
 static void schedule(struct overlapper *o)
 {
     memset(o->clocks, 0, sizeof o->clocks);
-    o->count = o->first_left = o->waiting.count = 0;
+    o->count = o->first_left = o->waiting.count = o->in_flight.count = 0;
     for (uint32_t i = 0; i < o->item_count; i++) {
         o->items[i].is_done = o->items[i].is_in_flight = false;
         if (o->items[i].is_asynchronous)
