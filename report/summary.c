@@ -141,8 +141,8 @@ static void put_budget(struct summary *summary)
                           ? ul_arena_printf(arena, "%s short", exact(summary, needed - budget))
                           : "another limit than its bytes is not met";
     ul_text_put(summary->text, MARK_RED);
-    put_folded(summary, ul_arena_printf(arena, "It does not fit %s: %s." MARK_END,
-                                        budget_of(summary), why));
+    put_folded(summary,
+               ul_arena_printf(arena, "It does not fit %s: %s." MARK_END, budget_of(summary), why));
     if (remedy != NULL)
         ul_text_printf(summary->text, "The cheapest plan found that fits is with %s%s.\n",
                        name_in(summary, remedy->change, summary->style->line_columns - 71),

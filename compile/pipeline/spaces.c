@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --space: reads the memories that a program's buffer consists of. Their names become parameters
- * and macros of C, so they must be names of C. */
+/* --space: reads the memories that a program's buffer consists of. Their names become parts
+ * of parameters and macros of C. */
 #include "compile/compile_internal.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* Names that the emitted library, or C, uses for something else. */
-static const char *const taken_names[] = {
-    "alignas",  "alignof",   "arena",     "asm",      "auto",     "bool",      "break",
-    "case",     "catch",     "char",      "class",    "const",    "constexpr", "continue",
-    "default",  "delete",    "do",        "double",   "else",     "enum",      "explicit",
-    "export",   "extern",    "failure",   "false",    "float",    "for",       "friend",
-    "from",     "goto",      "if",        "inline",   "input",    "int",       "long",
-    "mutable",  "namespace", "new",       "noexcept", "nullptr",  "offload",   "operator",
-    "output",   "private",   "protected", "public",   "register", "restrict",  "return",
-    "short",    "signed",    "sizeof",    "stack",    "static",   "struct",    "switch",
-    "template", "this",      "throw",     "to",       "true",     "try",       "typedef",
-    "typename", "typeof",    "union",     "unsigned", "using",    "virtual",   "void",
-    "volatile", "weights",   "while",     "concept",  "requires", "decltype",  "static_assert"};
+/* Their macros, <PREFIX>_<NAME>_BYTES, have other meanings. */
+static const char *const taken_names[] = {"arena", "stack"};
 
 enum { MAX_NAME = 32 };
 
@@ -35,8 +24,8 @@ static bool same_but_case(const char *a, const char *b)
     return *a == *b;
 }
 
-/* Checks that a name is an unused name of C; names that differ only in case would give the same
- * macro. */
+/* Checks that a name can be part of names of C and is unused; names that differ only in case would
+ * give the same macro. */
 static enum ul_status check_name(struct ul_compile *compile, const char *said, const char *name,
                                  const struct ul_plan_bank *banks, uint32_t bank_count)
 {
@@ -49,7 +38,8 @@ static enum ul_status check_name(struct ul_compile *compile, const char *said, c
                       "first, at most 32 of them");
     for (size_t i = 0; i < sizeof taken_names / sizeof *taken_names; i++)
         if (same_but_case(name, taken_names[i]))
-            return refuse(compile, said, "the name is taken, by C or by the library's header");
+            return refuse(compile, said,
+                          "the name is taken: the library's header has a macro of it");
     for (uint32_t i = 0; i < bank_count; i++)
         if (same_but_case(name, banks[i].name))
             return refuse(compile, said, "there is a space of that name already");

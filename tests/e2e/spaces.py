@@ -27,12 +27,18 @@ LAYOUTS = [
 REFUSED = [  # arguments, and what the message says
     (["dtcm=0"], "a size above 0"), (["dtcm"], "NAME=SIZE"), (["=4K"], "NAME=SIZE"), (["dtcm="], "a size above 0"),
     (["dtcm=-1"], "a size above 0"), (["dtcm=99999999999999999999"], "a size above 0"), (["dtcm=4PiB"], "a size above 0"),
-    (["int=4K"], "the name is taken"), (["Static=4K"], "the name is taken"), (["weights=4K"], "the name is taken"),
+    (["arena=4K"], "the name is taken"), (["Stack=4K"], "the name is taken"),
     (["9a=4K"], "NAME=SIZE"), (["a b=4K"], "NAME=SIZE"), (["a\x1b[2J=4K"], "NAME=SIZE"), (["x" * 33 + "=4K"], "NAME=SIZE"),
     (["a=4K,bandwidth=0GB/s"], "a rate"), (["a=4K,bandwidth=8"], "a rate"), (["a=4K,bandwidth=1e9GB/s"], "a rate"),
     (["a=4K,bandwidth=8GB/s,bandwidth=8GB/s"], "each once"), (["a=4K,fast"], "each once"), (["a=4K,"], "each once"),
     (["a=4K,weights"], "the first space"), (["a=4K", "a=8K"], "of that name already"), (["a=4K", "A=8K"], "of that name already"),
     ([f"s{i}=4K" for i in range(9)], "at most 8"),
+]
+# C, C++, their headers or the emitted library use these for something else. The prefix of the library is the second.
+NAMES = [
+    ("NULL size_t uint64_t NAN banks sizes offset_bytes ul_run_init_banks", "model"), ("a a_bytes a_bank a_bank_bytes bank bank_bytes b weights", "a"),
+    ("unix linux M_PI thread_local wchar_t bool restrict asm", "linux_"), ("not xor and_eq compl int class failure from", "bank"),
+    ("offload input output to run model at init", "model"), ("UINT64_C INT_MAX errno assert UL_OK ul_model ul_at EOF", "UL"),
 ]
 HARNESS = """
 #include "model.h"
@@ -131,17 +137,31 @@ def check_library(ullage, model, options, dims, plan, folder):
     buffers, arguments = [], []
     for i, name in enumerate(reversed(names)):  # the first one last, and something between them
         size = f"MODEL_{name.upper()}_BYTES"
-        buffers.append(f"static unsigned char {name}[{size} + 64] __attribute__((aligned(MODEL_ARENA_ALIGN)));"
+        buffers.append(f"static unsigned char at_{name}[{size} + 64] __attribute__((aligned(MODEL_ARENA_ALIGN)));"
                        f"static unsigned char gap{i}[4096 * {i + 1}];")
-        arguments.insert(0, f"{name}, {size}")
+        arguments.insert(0, f"at_{name}, {size}")
     touch = " ".join(f"(void)gap{i};" for i in range(len(names)))
-    text = HARNESS % {"buffers": "\n".join(buffers), "first": names[0], "arguments": ", ".join(arguments)}
+    text = HARNESS % {"buffers": "\n".join(buffers), "first": "at_" + names[0], "arguments": ", ".join(arguments)}
     with open(os.path.join(emitted, "harness.c"), "w") as file:
         file.write(text.replace("int main(void)\n{", "int main(void)\n{\n    " + touch))
     run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-c", "library.c", "-o", "library.o"], cwd=emitted)
     run(["cc", "-O1", "-std=gnu99", "-Wall", "-Werror", "-Wno-unused", "-fsanitize=address,undefined", "-fno-sanitize-recover",
          "-ffp-contract=off", "harness.c", "model.c", "-lm", "-o", "harness"], cwd=emitted)
     return run([os.path.join(emitted, "harness")], cwd=emitted).stdout
+
+
+def check_names(ullage, model, dims, folder):
+    """Spaces of any name give a library that a C compiler takes, and a header that a C++ compiler takes too."""
+    for number, (text, prefix) in enumerate(NAMES):
+        names = text.split()
+        options = [word for name in names for word in ("--space", f"{name}=1M,bandwidth=1GB/s")]
+        emitted = os.path.join(folder, f"names{number}")
+        run([ullage, "compile", model, "--target", "c", *dims, *options, "--library", "--prefix", prefix, "--emit", emitted])
+        with open(os.path.join(emitted, "user.cc"), "w") as file:
+            file.write(f'#include "{prefix}.h"\n#include <cmath>\nstatic_assert({prefix.upper()}_{names[0].upper()}_BYTES > 0, "");\n')
+        strict = ["-Wall", "-Wextra", "-Werror", "-c", "-o", "out.o"]
+        for command in (["cc", "-std=c99", f"{prefix}.c"], ["cc", "-std=gnu99", f"{prefix}.c"], ["c++", "-std=c++11", "user.cc"], ["c++", "-std=gnu++20", "user.cc"]):
+            run([*command, *strict], cwd=emitted)
 
 
 def check_model(ullage, model, dims, folder):
@@ -215,6 +235,7 @@ def main():
         dims = [word for dim in arguments.dim for word in ("--dim", dim)]
         os.makedirs(folder, exist_ok=True)
         check_refusals(arguments.ullage, arguments.models[0], dims, folder)
+        check_names(arguments.ullage, arguments.models[0], dims, folder)
         for number, model in enumerate(arguments.models):
             check_model(arguments.ullage, model, dims if number == 0 else [], os.path.join(folder, str(number)))
     return 0
