@@ -93,11 +93,9 @@ static enum ul_status read_word(struct ul_compile *compile, const char *said, co
     return UL_OK;
 }
 
-/* Without a rate, the space is as fast as the memory of the profile. */
 static enum ul_status read_space(struct ul_compile *compile, const char *said,
                                  struct ul_plan_bank *banks, uint32_t bank_count)
 {
-    const struct ul_profile *profile = &compile->profile;
     struct ul_plan_bank *bank = &banks[bank_count];
     char *copy = ul_arena_copy_string(&compile->keep, said);
     char *equals = strchr(copy, '=');
@@ -122,8 +120,25 @@ static enum ul_status read_space(struct ul_compile *compile, const char *said,
         return refuse(compile, said,
                       "the first space is where a program finds the others: put one first that "
                       "takes anything");
-    if (bank->bandwidth_mb == 0)
-        bank->bandwidth_mb = (uint64_t)(profile->levels[profile->level_count - 1].rate * 1e3);
+    return UL_OK;
+}
+
+/* Without a rate, all spaces are as fast as the memory of the profile. Beside others that have one
+ * this would say nothing of the device: a fast memory might stay empty. */
+static enum ul_status complete_rates(struct ul_compile *compile, struct ul_plan_bank *banks,
+                                     uint32_t bank_count)
+{
+    const struct ul_profile *profile = &compile->profile;
+    const struct ul_plan_bank *with = NULL, *without = NULL;
+    for (uint32_t i = 0; i < bank_count; i++)
+        *(banks[i].bandwidth_mb > 0 ? &with : &without) = &banks[i];
+    if (with != NULL && without != NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--space %s has no bandwidth, and %s has one: give each space one, as "
+                           "in %s=SIZE,bandwidth=2GB/s, or none of them",
+                           without->name, with->name, without->name);
+    for (uint32_t i = 0; without != NULL && i < bank_count; i++)
+        banks[i].bandwidth_mb = (uint64_t)(profile->levels[profile->level_count - 1].rate * 1e3);
     return UL_OK;
 }
 
@@ -171,6 +186,7 @@ enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
     struct ul_plan_bank *banks = UL_NEW_ARRAY(&compile->keep, struct ul_plan_bank, said->count);
     for (uint32_t i = 0; i < said->count; i++)
         UL_TRY(read_space(compile, said->items[i], banks, i));
+    UL_TRY(complete_rates(compile, banks, said->count));
     UL_TRY(check_beside(compile));
     const char *for_weights = weights_space(banks, said->count);
     if (for_weights != NULL && program->weights_rom)

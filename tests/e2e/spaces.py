@@ -32,6 +32,7 @@ REFUSED = [  # arguments, and what the message says
     (["a=4K,bandwidth=0GB/s"], "a rate"), (["a=4K,bandwidth=8"], "a rate"), (["a=4K,bandwidth=1e9GB/s"], "a rate"),
     (["a=4K,bandwidth=8GB/s,bandwidth=8GB/s"], "each once"), (["a=4K,fast"], "each once"), (["a=4K,"], "each once"),
     (["a=4K,weights"], "the first space"), (["a=4K", "a=8K"], "of that name already"), (["a=4K", "A=8K"], "of that name already"),
+    (["a=4K,bandwidth=8GB/s", "b=4K"], "b has no bandwidth, and a has one"), (["a=4K", "b=4K,bandwidth=1MB/s", "c=4K"], "no bandwidth"),
     ([f"s{i}=4K" for i in range(9)], "at most 8"),
 ]
 # C, C++, their headers or the emitted library use these for something else. The prefix of the library is the second.
