@@ -107,7 +107,7 @@ static enum ul_status read_space(struct ul_compile *compile, const char *said,
     if (word != NULL)
         *word++ = '\0';
     if (!ul_size_parse(equals + 1, &bank->capacity_bytes) || bank->capacity_bytes == 0 ||
-        bank->capacity_bytes > (uint64_t)1 << 48)
+        bank->capacity_bytes > UL_SPACE_MAX_BYTES)
         return refuse(compile, said, "expected a size above 0: 128KiB, 2M, 65536");
     while (word != NULL) {
         char *next = strchr(word, ',');
