@@ -78,10 +78,12 @@ enum ul_status ul_compile_suffice(struct ul_compile *compile, uint64_t *capacity
         return UL_OK;
     UL_TRY(ul_banks_suffice(&compile->keep, problem, &planning, &compile->plan, capacity_bytes,
                             &compile->diag));
-    for (uint32_t b = 0; b < problem->bank_count; b++)
-        sizes[b] = (struct sizes){
-            .low = problem->banks[b].capacity_bytes,
-            .next = ul_size_align_or_die(capacity_bytes[b], compile->plan.alignment_bytes)};
+    for (uint32_t b = 0; b < problem->bank_count; b++) {
+        uint64_t low = problem->banks[b].capacity_bytes;
+        sizes[b] = (struct sizes){.low = low};
+        if (capacity_bytes[b] > low) /* otherwise another layout of the plan would have done */
+            sizes[b].next = ul_size_align_or_die(capacity_bytes[b], compile->plan.alignment_bytes);
+    }
     /* A trial takes as long as the plan that did not fit. */
     uint32_t rounds = problem->step_count <= SMALL_STEPS ? ROUNDS : ROUNDS_LARGE;
     for (uint32_t i = 0; i < rounds && try_next(compile, sizes, problem->bank_count); i++)
