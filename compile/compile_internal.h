@@ -99,8 +99,8 @@ enum ul_status ul_compile_join_roots(struct ul_compile *compile,
                                      const struct ul_target *target) UL_MUST_CHECK;
 
 #define UL_SPACE_MAX_BYTES ((uint64_t)1 << 48)
-/* spaces.c: the memories of a program's buffer, by --space; UL_USAGE or UL_UNSUPPORTED for options
- * that cannot be combined with it. */
+/* spaces.c: the memories of a program's buffer, by --space; UL_USAGE for options that cannot be
+ * combined with it. */
 enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
                                       struct ul_program_options *program) UL_MUST_CHECK;
 

@@ -93,6 +93,23 @@ static enum ul_status read_word(struct ul_compile *compile, const char *said, co
     return UL_OK;
 }
 
+static enum ul_status read_size(struct ul_compile *compile, const char *said, const char *text,
+                                uint64_t *bytes)
+{
+    size_t digits = strspn(text, "0123456789.");
+    bool is_decimal = digits > 0 && strlen(text + digits) == 2 && text[digits + 1] == 'B' &&
+                      strchr("kKMGT", text[digits]) != NULL;
+    if (is_decimal)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--space %s: sizes are in multiples of 1024: %.*s%ciB, or a number of "
+                           "bytes",
+                           ul_option_shown(&compile->keep, said), (int)digits, text,
+                           toupper((unsigned char)text[digits]));
+    if (!ul_size_parse(text, bytes) || *bytes == 0 || *bytes > UL_SPACE_MAX_BYTES)
+        return refuse(compile, said, "expected a size above 0, at most 256TiB: 128KiB, 2M, 65536");
+    return UL_OK;
+}
+
 static enum ul_status read_space(struct ul_compile *compile, const char *said,
                                  struct ul_plan_bank *banks, uint32_t bank_count)
 {
@@ -106,9 +123,7 @@ static enum ul_status read_space(struct ul_compile *compile, const char *said,
     char *word = strchr(equals + 1, ',');
     if (word != NULL)
         *word++ = '\0';
-    if (!ul_size_parse(equals + 1, &bank->capacity_bytes) || bank->capacity_bytes == 0 ||
-        bank->capacity_bytes > UL_SPACE_MAX_BYTES)
-        return refuse(compile, said, "expected a size above 0: 128KiB, 2M, 65536");
+    UL_TRY(read_size(compile, said, equals + 1, &bank->capacity_bytes));
     while (word != NULL) {
         char *next = strchr(word, ',');
         if (next != NULL)
@@ -155,14 +170,11 @@ static enum ul_status check_beside(struct ul_compile *compile)
     else if (ul_compile_offloads(options))
         why = "--offload: nothing leaves what is made of spaces; give the memory that is outside "
               "as a space of its own";
-    else if (options->max_batch || options->max_dim != NULL)
-        why = "--max-batch and --max-dim look for a budget, and spaces are none that they know";
     else if (compile->root_count > 1)
         why = "--shared: the models of one arena are not laid out in spaces; compile each alone";
     else if (options->train)
         why = "--train: programs that train have one buffer; leave --space out";
-    return why == NULL ? UL_OK
-                       : ul_diag_set(&compile->diag, UL_UNSUPPORTED, "--space beside %s", why);
+    return why == NULL ? UL_OK : ul_diag_set(&compile->diag, UL_USAGE, "--space beside %s", why);
 }
 
 static const char *weights_space(const struct ul_plan_bank *banks, uint32_t bank_count)

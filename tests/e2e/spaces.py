@@ -12,6 +12,7 @@ memory in a place of its own. Exit: 0 ok, 1 not.
 """
 
 import argparse
+import csv
 import json
 import os
 import re
@@ -34,6 +35,8 @@ REFUSED = [  # arguments, and what the message says
     (["a=4K,bandwidth=8GB/s,bandwidth=8GB/s"], "each once"), (["a=4K,fast"], "each once"), (["a=4K,"], "each once"),
     (["a=4K,weights"], "the first space"), (["a=4K", "a=8K"], "of that name already"), (["a=4K", "A=8K"], "of that name already"),
     (["a=4K,bandwidth=8GB/s", "b=4K"], "b has no bandwidth, and a has one"), (["a=4K", "b=4K,bandwidth=1MB/s", "c=4K"], "no bandwidth"),
+    (["sram=18446744073709551615"], "at most 256TiB"), ([f"sram={2 ** 48 + 1}"], "at most 256TiB"),
+    (["a=512KB"], "512KiB, or"), (["a=1.5kB"], "1.5KiB"), (["a=2MB,weights"], "2MiB"),
     ([f"s{i}=4K" for i in range(9)], "at most 8"),
 ]
 # C, C++, their headers or the emitted library use these for something else. The prefix of the library is the second.
@@ -194,6 +197,11 @@ def check_model(ullage, model, dims, folder):
         shown = run([ullage, "report", plan_path, "--html", page]).stdout.decode()
         if "Spaces: a run moves" not in shown or open(page).read().count("class=\"bank\"") < 2:
             sys.exit(f"FAIL {model} {options}: the report does not show the spaces")
+        table = list(csv.DictReader(run([ullage, "report", plan_path, "--csv", "-"]).stdout.decode().splitlines()))
+        for row in table:
+            bank = next(bank for bank in plan["banks"] if bank["name"] == row["bank"])
+            if int(row["space"]) == 0 and not 0 <= int(row["offset_bytes"]) - bank["begin_bytes"] <= bank["reserved_bytes"] - int(row["size_bytes"]):
+                sys.exit(f"FAIL {model} {options}: the table has another bank: {row}")
         if number == 1:
             run([*base, "--plan", plan_path, "-o", laid])
             if outputs_of(laid, os.path.join(folder, "planned")) != wanted:
@@ -231,9 +239,11 @@ def check_refusals(ullage, model, dims, folder):
     run([ullage, "check", model, path])
     for spaces, why in MISFITS:
         check_suggestions(plan, spaces, why)
-    for more, code in ((["--budget", "1M"], 3), (["--offload", "host", "--budget", "1M"], 3), (["--sweep"], 1),
-                       (["--train", "--loss", "mse"], 3)):
-        run([*plan, *two, *more], wanted=code)
+    for more, why in ((["--budget", "1M"], "leave --budget out"), (["--offload", "host", "--budget", "1M"], "leave --budget out"), (["--sweep"], "--space"),
+                      (["--train", "--loss", "mse"], "leave --space out"), (["--max-batch"], "knows no --space"), (["--max-dim", "N"], "knows no --space")):
+        said = run([*plan, *two, *more], wanted=1).stderr.decode()
+        if why not in said or "give --budget" in said:
+            sys.exit(f"FAIL {more}: {said}")
     run([ullage, "plan", model, "--target", "cpu", *dims, *two], wanted=1)
     run([*plan, "--weights", "rom", "--space", "a=1M", "--space", "b=1M,weights"], wanted=1)
 
