@@ -197,6 +197,9 @@ def check_model(ullage, model, dims, folder):
         shown = run([ullage, "report", plan_path, "--html", page]).stdout.decode()
         if "Spaces: a run moves" not in shown or open(page).read().count("class=\"bank\"") < 2:
             sys.exit(f"FAIL {model} {options}: the report does not show the spaces")
+        # moving costs more than in the fastest space: no memory is saved by that
+        if "for less memory" in shown or "without a budget;" in open(page).read():
+            sys.exit(f"FAIL {model} {options}: the report compares the time to another plan\n{shown}")
         table = list(csv.DictReader(run([ullage, "report", plan_path, "--csv", "-"]).stdout.decode().splitlines()))
         for row in table:
             bank = next(bank for bank in plan["banks"] if bank["name"] == row["bank"])
@@ -235,7 +238,9 @@ def check_refusals(ullage, model, dims, folder):
             sys.exit(f"FAIL {spaces}: {text}")
     two = ["--space", "a=4K", "--space", "b=4K"]
     path = os.path.join(folder, "misfit.json")
-    run([*plan, *two, "--json", path], wanted=4)
+    shown = run([*plan, *two, "--json", path], wanted=4).stdout.decode()
+    if re.search("% (more|less) time", shown):
+        sys.exit(f"FAIL a plan that is in no space says what time spaces take\n{shown}")
     run([ullage, "check", model, path])
     for spaces, why in MISFITS:
         check_suggestions(plan, spaces, why)
@@ -259,8 +264,8 @@ def main():
         folder = os.path.abspath(arguments.keep or temporary)
         dims = [word for dim in arguments.dim for word in ("--dim", dim)]
         os.makedirs(folder, exist_ok=True)
-        check_refusals(arguments.ullage, arguments.models[0], dims, folder)
         check_names(arguments.ullage, arguments.models[0], dims, folder)
+        check_refusals(arguments.ullage, arguments.models[0], dims, folder)
         for number, model in enumerate(arguments.models):
             check_model(arguments.ullage, model, dims if number == 0 else [], os.path.join(folder, str(number)))
     return 0
