@@ -194,7 +194,7 @@ const char *ul_report_bank_refusal(const struct ul_report *report, const struct 
                        ul_size_format(arena, capacities[b]));
         is_any = true;
     }
-    ul_text_put(&text, is_any ? ", with the others as they are." : "");
+    ul_text_put(&text, is_any ? ", with all else as it is." : "");
     put_alive(&text, report);
     put_remedies(&text, refusal);
     return text.data;

@@ -225,7 +225,7 @@ def check_suggestions(plan, spaces, why):
         sys.exit(f"FAIL {spaces}: {text}")
     for name, size in found:
         for less, code in ((0, 0), (64, 4)):
-            tried = [re.sub(r"=\d+[KMiB]*", f"={int(size) - less}", space) if space.startswith(name + "=") else space for space in spaces]
+            tried = [re.sub(r"=\d+[KMiB]*", f"={max(1, int(size) - less)}", space) if space.startswith(name + "=") else space for space in spaces]
             run([*plan, *(word for space in tried for word in ("--space", space))], wanted=code)
 
 
