@@ -98,8 +98,9 @@ enum ul_status ul_compile_read_roots(struct ul_compile *compile,
 enum ul_status ul_compile_join_roots(struct ul_compile *compile,
                                      const struct ul_target *target) UL_MUST_CHECK;
 
-/* spaces.c: the memories of a program's buffer, by --space; UL_USAGE or UL_UNSUPPORTED for options
- * that cannot be combined with it. */
+#define UL_SPACE_MAX_BYTES ((uint64_t)1 << 48)
+/* spaces.c: the memories of a program's buffer, by --space; UL_USAGE for options that cannot be
+ * combined with it. */
 enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
                                       struct ul_program_options *program) UL_MUST_CHECK;
 
@@ -127,5 +128,10 @@ void ul_compile_describe_alternative(struct ul_compile *compile, const struct ul
 const char *ul_compile_command_path(struct ul_compile *compile);
 /* UL_COMPILER where the compiler, or make, which calls it, is missing. */
 enum ul_status ul_compile_require_tools(struct ul_compile *compile) UL_MUST_CHECK;
+
+/* suffice.c: by space, a size with which the model was planned while the others stay as they are;
+ * 0: none was found. */
+enum ul_status ul_compile_suffice(struct ul_compile *compile,
+                                  uint64_t *capacity_bytes) UL_MUST_CHECK;
 
 #endif

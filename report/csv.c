@@ -6,10 +6,21 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* The memory of the arena that holds an offset. */
+static const char *bank_name(const struct ul_saved *saved, uint64_t offset_bytes)
+{
+    uint32_t bank = saved->bank_count - 1;
+    while (bank > 0 && (saved->banks[bank].reserved_bytes == 0 ||
+                        offset_bytes < saved->banks[bank].begin_bytes))
+        bank--;
+    return saved->banks[bank].name;
+}
+
 void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved)
 {
     ul_text_put(text, "name,type,class,copy,space,offset_bytes,size_bytes,begin_step,end_step,"
-                      "alias_line,made_by,op\r\n");
+                      "alias_line,made_by,op");
+    ul_text_put(text, saved->bank_count > 0 ? ",bank\r\n" : "\r\n");
     for (uint32_t i = 0; i < saved->range_count; i++) {
         const struct ul_saved_range *range = &saved->ranges[i];
         const struct ul_saved_step *maker = ul_saved_maker(saved, range);
@@ -26,6 +37,10 @@ void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved)
         ul_text_put_csv(text, maker != NULL ? maker->node : "");
         ul_text_put(text, ",");
         ul_text_put_csv(text, maker != NULL ? maker->op : "");
+        if (saved->bank_count > 0) {
+            ul_text_put(text, ",");
+            ul_text_put_csv(text, range->space == 0 ? bank_name(saved, range->offset_bytes) : "");
+        }
         ul_text_put(text, "\r\n");
     }
 }

@@ -119,6 +119,60 @@ const char *ul_report_refusal(const struct ul_report *report, const struct ul_re
     return text.data;
 }
 
+/* The largest space that may hold a range. */
+static uint64_t room_for(const struct ul_problem *problem, const struct ul_plan_range *range)
+{
+    uint64_t room = problem->banks[0].capacity_bytes;
+    bool is_first = range->value != UL_PLAN_NONE && (problem->values[range->value].in_first_bank ||
+                                                     problem->values[range->value].pinned);
+    for (uint32_t b = 1; b < problem->bank_count && !is_first; b++)
+        if ((range->class == UL_PLAN_WEIGHTS || !problem->banks[b].weights) &&
+            problem->banks[b].capacity_bytes > room)
+            room = problem->banks[b].capacity_bytes;
+    return room;
+}
+
+/* Why a plan does not fit spaces that together have room for it, or for a part of it. */
+static void put_lack(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_problem *problem = report->problem;
+    const struct ul_plan *plan = report->plan;
+    struct ul_arena *arena = text->arena;
+    const struct ul_plan_range *largest = NULL;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        uint64_t bytes = ul_size_align_or_die(range->size_bytes, plan->alignment_bytes);
+        if (range->space == 0 && bytes > room_for(problem, range) &&
+            (largest == NULL || range->size_bytes > largest->size_bytes))
+            largest = range;
+    }
+    if (largest == NULL) {
+        if (plan->reserved_bytes[0] <= problem->spaces[0].capacity_bytes)
+            ul_text_put(text, "\nNo way was found to divide its values among them.");
+        return;
+    }
+    uint32_t value = largest->value;
+    const char *name =
+        value == UL_PLAN_NONE
+            ? ul_arena_printf(
+                  arena, "the scratch of %s",
+                  ul_quote(arena, report->steps[plan->positions[largest->begin].step].node))
+            : ul_quote(arena, report->values[value].name);
+    const char *takes =
+        ul_size_exact(arena, ul_size_align_or_die(largest->size_bytes, plan->alignment_bytes));
+    const char *room = ul_size_exact(arena, room_for(problem, largest));
+    if (value != UL_PLAN_NONE && problem->values[value].in_first_bank)
+        ul_text_printf(text,
+                       "\nThe first space must hold %s, where a program finds the others: that "
+                       "takes %s, and %s has %s.",
+                       name, takes, problem->banks[0].name, room);
+    else
+        ul_text_printf(text,
+                       "\nOne space must hold all of %s: that takes %s, and none that may hold it "
+                       "has more than %s.",
+                       name, takes, room);
+}
+
 const char *ul_report_bank_refusal(const struct ul_report *report, const struct ul_refusal *refusal,
                                    const uint64_t *capacities, struct ul_arena *arena)
 {
@@ -131,6 +185,7 @@ const char *ul_report_bank_refusal(const struct ul_report *report, const struct 
                    "takes %s, each value in one of them.",
                    report->facts.model, ul_size_exact(arena, problem->spaces[0].capacity_bytes),
                    ul_size_exact(arena, report->plan->reserved_bytes[0]));
+    put_lack(&text, report);
     for (uint32_t b = 0; b < problem->bank_count; b++) {
         if (capacities[b] == 0)
             continue;
@@ -139,7 +194,7 @@ const char *ul_report_bank_refusal(const struct ul_report *report, const struct 
                        ul_size_format(arena, capacities[b]));
         is_any = true;
     }
-    ul_text_put(&text, is_any ? ", with the others as they are." : "");
+    ul_text_put(&text, is_any ? ", with all else as it is." : "");
     put_alive(&text, report);
     put_remedies(&text, refusal);
     return text.data;

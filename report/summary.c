@@ -904,7 +904,8 @@ static void put_bounds(struct summary *summary)
     if (saved->step_cost > saved->cost)
         ul_text_printf(summary->text, ", %.4g ms a step of all its runs",
                        (double)saved->step_cost * 1e-6);
-    if (saved->base_cost > 0 && saved->cost != saved->base_cost) {
+    bool is_laid_out = ul_saved_option(saved, "space") == NULL || saved->bank_count > 0;
+    if (saved->base_cost > 0 && saved->cost != saved->base_cost && is_laid_out) {
         bool is_beside = saved->launches.on_second_stream > 0 && saved->cost < saved->base_cost;
         uint64_t spared_ns = is_beside ? shared_ns : 0; /* as when streams were chosen */
         double more =
@@ -912,7 +913,7 @@ static void put_bounds(struct summary *summary)
         ul_text_printf(summary->text, ", %.2f %% %s time %s", more < 0 ? -more : more,
                        more < 0 ? "less" : "more",
                        is_beside               ? "than one step after the other"
-                       : saved->bank_count > 0 ? "than with all in the fastest space"
+                       : saved->bank_count > 0 ? "than if the fastest space had room for all"
                                                : "for less memory");
     }
     ul_text_put(summary->text, ".\n");

@@ -150,14 +150,15 @@ static const char *offload_argument(const struct ul_emitter *emitter)
     return emitter->transfer_count > 0 ? "const struct ul_offload *offload,\n    " : "";
 }
 
-/* The memories as parameters: "void *dtcm, size_t dtcm_bytes," and so on. */
+/* The memories as parameters: "void *dtcm_bank, size_t dtcm_bytes," and so on. Nothing
+ * else that the library can see ends like these, so any name does. */
 static const char *bank_parameters(const struct ul_emitter *emitter)
 {
     struct ul_text text;
     ul_text_init(&text, emitter->arena);
     for (uint32_t b = 0; b < emitter->plan->bank_count; b++) {
         const char *name = emitter->program->options.banks[b].name;
-        ul_text_printf(&text, "void *%s, size_t %s_bytes,\n    ", name, name);
+        ul_text_printf(&text, "void *%s_bank, size_t %s_bytes,\n    ", name, name);
     }
     return text.data;
 }
@@ -173,15 +174,15 @@ static void put_bank_functions(struct ul_emitter *emitter)
                    "struct ul_failure *failure)\n{\n    void *const banks[] = {",
                    prefix, bank_parameters(emitter));
     for (uint32_t b = 0; b < emitter->plan->bank_count; b++)
-        ul_text_printf(text, "%s%s", b == 0 ? "" : ", ", banks[b].name);
+        ul_text_printf(text, "%s%s_bank", b == 0 ? "" : ", ", banks[b].name);
     ul_text_put(text, "};\n    const size_t sizes[] = {");
     for (uint32_t b = 0; b < emitter->plan->bank_count; b++)
         ul_text_printf(text, "%s%s_bytes", b == 0 ? "" : ", ", banks[b].name);
     ul_text_printf(text,
                    "};\n    return (int)ul_run_init_banks(&%s, banks, sizes, weights, "
                    "failure);\n}\n\n"
-                   "void *%s_at(const void *%s, uint64_t offset_bytes)\n{\n"
-                   "    return ul_at(&%s, (const unsigned char *)%s, offset_bytes);\n}\n\n",
+                   "void *%s_at(const void *%s_bank, uint64_t offset_bytes)\n{\n"
+                   "    return ul_at(&%s, (const unsigned char *)%s_bank, offset_bytes);\n}\n\n",
                    model, prefix, banks[0].name, model, banks[0].name);
 }
 
@@ -266,12 +267,12 @@ static void put_bank_texts(struct ul_emitter *emitter)
         emitter->text,
         "/* Makes these memories ready, each at least as large as its macro says and aligned to\n"
         " * %s_ARENA_ALIGN: notes where they are, and reads the weights into them. One of 0 bytes\n"
-        " * may be NULL. `%s` is what the other functions call the arena; the rest stays\n"
+        " * may be NULL. `%s_bank` is what the other functions call the arena; the rest stays\n"
         " * its own until %s_done. Returns an enum ul_result; `failure`, which may be NULL,\n"
         " * carries needed and available bytes, and as `tensor` the number of the memory. */\n"
         "int %s_init(%sconst struct ul_weights_source *weights, struct ul_failure *failure);\n\n"
         "/* Where an offset of the arena lies, such as that of an input. */\n"
-        "void *%s_at(const void *%s, uint64_t offset_bytes);\n\n",
+        "void *%s_at(const void *%s_bank, uint64_t offset_bytes);\n\n",
         ul_emit_upper(emitter->arena, prefix), first, prefix, prefix, bank_parameters(emitter),
         prefix, first);
 }

@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --space: reads the memories that a program's buffer consists of. Their names become parameters
- * and macros of C, so they must be names of C. */
+/* --space: reads the memories that a program's buffer consists of. Their names become parts
+ * of parameters and macros of C. */
 #include "compile/compile_internal.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* Names that the emitted library, or C, uses for something else. */
-static const char *const taken_names[] = {
-    "alignas",  "alignof",   "arena",     "asm",      "auto",     "bool",      "break",
-    "case",     "catch",     "char",      "class",    "const",    "constexpr", "continue",
-    "default",  "delete",    "do",        "double",   "else",     "enum",      "explicit",
-    "export",   "extern",    "failure",   "false",    "float",    "for",       "friend",
-    "from",     "goto",      "if",        "inline",   "input",    "int",       "long",
-    "mutable",  "namespace", "new",       "noexcept", "nullptr",  "offload",   "operator",
-    "output",   "private",   "protected", "public",   "register", "restrict",  "return",
-    "short",    "signed",    "sizeof",    "stack",    "static",   "struct",    "switch",
-    "template", "this",      "throw",     "to",       "true",     "try",       "typedef",
-    "typename", "typeof",    "union",     "unsigned", "using",    "virtual",   "void",
-    "volatile", "weights",   "while",     "concept",  "requires", "decltype",  "static_assert"};
+/* Their macros, <PREFIX>_<NAME>_BYTES, have other meanings. */
+static const char *const taken_names[] = {"arena", "stack"};
 
 enum { MAX_NAME = 32 };
 
@@ -35,8 +24,8 @@ static bool same_but_case(const char *a, const char *b)
     return *a == *b;
 }
 
-/* Checks that a name is an unused name of C; names that differ only in case would give the same
- * macro. */
+/* Checks that a name can be part of names of C and is unused; names that differ only in case would
+ * give the same macro. */
 static enum ul_status check_name(struct ul_compile *compile, const char *said, const char *name,
                                  const struct ul_plan_bank *banks, uint32_t bank_count)
 {
@@ -49,7 +38,8 @@ static enum ul_status check_name(struct ul_compile *compile, const char *said, c
                       "first, at most 32 of them");
     for (size_t i = 0; i < sizeof taken_names / sizeof *taken_names; i++)
         if (same_but_case(name, taken_names[i]))
-            return refuse(compile, said, "the name is taken, by C or by the library's header");
+            return refuse(compile, said,
+                          "the name is taken: the library's header has a macro of it");
     for (uint32_t i = 0; i < bank_count; i++)
         if (same_but_case(name, banks[i].name))
             return refuse(compile, said, "there is a space of that name already");
@@ -103,11 +93,26 @@ static enum ul_status read_word(struct ul_compile *compile, const char *said, co
     return UL_OK;
 }
 
-/* Without a rate, the space is as fast as the memory of the profile. */
+static enum ul_status read_size(struct ul_compile *compile, const char *said, const char *text,
+                                uint64_t *bytes)
+{
+    size_t digits = strspn(text, "0123456789.");
+    bool is_decimal = digits > 0 && strlen(text + digits) == 2 && text[digits + 1] == 'B' &&
+                      strchr("kKMGT", text[digits]) != NULL;
+    if (is_decimal)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--space %s: sizes are in multiples of 1024: %.*s%ciB, or a number of "
+                           "bytes",
+                           ul_option_shown(&compile->keep, said), (int)digits, text,
+                           toupper((unsigned char)text[digits]));
+    if (!ul_size_parse(text, bytes) || *bytes == 0 || *bytes > UL_SPACE_MAX_BYTES)
+        return refuse(compile, said, "expected a size above 0, at most 256TiB: 128KiB, 2M, 65536");
+    return UL_OK;
+}
+
 static enum ul_status read_space(struct ul_compile *compile, const char *said,
                                  struct ul_plan_bank *banks, uint32_t bank_count)
 {
-    const struct ul_profile *profile = &compile->profile;
     struct ul_plan_bank *bank = &banks[bank_count];
     char *copy = ul_arena_copy_string(&compile->keep, said);
     char *equals = strchr(copy, '=');
@@ -118,9 +123,7 @@ static enum ul_status read_space(struct ul_compile *compile, const char *said,
     char *word = strchr(equals + 1, ',');
     if (word != NULL)
         *word++ = '\0';
-    if (!ul_size_parse(equals + 1, &bank->capacity_bytes) || bank->capacity_bytes == 0 ||
-        bank->capacity_bytes > (uint64_t)1 << 48)
-        return refuse(compile, said, "expected a size above 0: 128KiB, 2M, 65536");
+    UL_TRY(read_size(compile, said, equals + 1, &bank->capacity_bytes));
     while (word != NULL) {
         char *next = strchr(word, ',');
         if (next != NULL)
@@ -132,8 +135,25 @@ static enum ul_status read_space(struct ul_compile *compile, const char *said,
         return refuse(compile, said,
                       "the first space is where a program finds the others: put one first that "
                       "takes anything");
-    if (bank->bandwidth_mb == 0)
-        bank->bandwidth_mb = (uint64_t)(profile->levels[profile->level_count - 1].rate * 1e3);
+    return UL_OK;
+}
+
+/* Without a rate, all spaces are as fast as the memory of the profile. Beside others that have one
+ * this would say nothing of the device: a fast memory might stay empty. */
+static enum ul_status complete_rates(struct ul_compile *compile, struct ul_plan_bank *banks,
+                                     uint32_t bank_count)
+{
+    const struct ul_profile *profile = &compile->profile;
+    const struct ul_plan_bank *with = NULL, *without = NULL;
+    for (uint32_t i = 0; i < bank_count; i++)
+        *(banks[i].bandwidth_mb > 0 ? &with : &without) = &banks[i];
+    if (with != NULL && without != NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--space %s has no bandwidth, and %s has one: give each space one, as "
+                           "in %s=SIZE,bandwidth=2GB/s, or none of them",
+                           without->name, with->name, without->name);
+    for (uint32_t i = 0; without != NULL && i < bank_count; i++)
+        banks[i].bandwidth_mb = (uint64_t)(profile->levels[profile->level_count - 1].rate * 1e3);
     return UL_OK;
 }
 
@@ -150,14 +170,11 @@ static enum ul_status check_beside(struct ul_compile *compile)
     else if (ul_compile_offloads(options))
         why = "--offload: nothing leaves what is made of spaces; give the memory that is outside "
               "as a space of its own";
-    else if (options->max_batch || options->max_dim != NULL)
-        why = "--max-batch and --max-dim look for a budget, and spaces are none that they know";
     else if (compile->root_count > 1)
         why = "--shared: the models of one arena are not laid out in spaces; compile each alone";
     else if (options->train)
         why = "--train: programs that train have one buffer; leave --space out";
-    return why == NULL ? UL_OK
-                       : ul_diag_set(&compile->diag, UL_UNSUPPORTED, "--space beside %s", why);
+    return why == NULL ? UL_OK : ul_diag_set(&compile->diag, UL_USAGE, "--space beside %s", why);
 }
 
 static const char *weights_space(const struct ul_plan_bank *banks, uint32_t bank_count)
@@ -181,6 +198,7 @@ enum ul_status ul_compile_read_spaces(struct ul_compile *compile,
     struct ul_plan_bank *banks = UL_NEW_ARRAY(&compile->keep, struct ul_plan_bank, said->count);
     for (uint32_t i = 0; i < said->count; i++)
         UL_TRY(read_space(compile, said->items[i], banks, i));
+    UL_TRY(complete_rates(compile, banks, said->count));
     UL_TRY(check_beside(compile));
     const char *for_weights = weights_space(banks, said->count);
     if (for_weights != NULL && program->weights_rom)

@@ -3,7 +3,6 @@
  * other programs of the model (alternatives.h), and the reasons when nothing fits. */
 #include "compile/search/alternatives.h"
 #include "compile/search/tries.h"
-#include "planner/pack/placement.h"
 
 #include <string.h>
 
@@ -364,12 +363,10 @@ static uint32_t list_remedies(const struct ul_compile_options *options,
 static enum ul_status require_spaces(struct ul_compile *compile, struct ul_refusal *refusal)
 {
     const struct ul_problem *problem = compile->program->problem;
-    struct ul_plan_options planning = ul_compile_planning(compile);
     uint64_t capacities[UL_LIMIT_BANKS];
     if (problem->bank_count == 0 || compile->plan.bank_count > 0)
         return UL_OK;
-    UL_TRY(ul_banks_suffice(&compile->keep, problem, &planning, &compile->plan, capacities,
-                            &compile->diag));
+    UL_TRY(ul_compile_suffice(compile, capacities));
     refusal->remedy_count = list_remedies(&compile->options, refusal->remedies);
     return ul_diag_set(
         &compile->diag, UL_NO_FIT, "%s",

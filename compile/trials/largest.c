@@ -273,6 +273,12 @@ static enum ul_status check(const struct search *search)
             "%s and --micro-batches auto both ask what a budget leaves room for: give the %s or "
             "the number of micro-batches",
             search->option, search->dim != NULL ? "dimension" : "batch");
+    if (compile->options.spaces.count > 0)
+        return ul_diag_set(
+            &compile->diag, UL_USAGE,
+            "%s finds what a budget leaves room for, and knows no --space: leave one "
+            "of them out, or give the size as a number",
+            search->option);
     if (!ul_compile_has_budget(&compile->options))
         return ul_diag_set(
             &compile->diag, UL_USAGE,

@@ -228,10 +228,13 @@ static void put_plan(struct ul_page *page)
                    ul_saved_option(saved, "profile") == NULL ? "" : " for ");
     if (ul_saved_option(saved, "profile") != NULL)
         ul_page_name(page, ul_saved_option(saved, "profile"), 40);
-    if (saved->base_cost > 0)
-        ul_page_printf(page, "; %+.2f %% against %s without a budget",
+    bool is_laid_out = ul_saved_option(saved, "space") == NULL || saved->bank_count > 0;
+    if (saved->base_cost > 0 && is_laid_out)
+        ul_page_printf(page, "; %+.2f %% against %s %s",
                        100 * ((double)saved->cost / (double)saved->base_cost - 1),
-                       ul_page_time(page, saved->base_cost));
+                       ul_page_time(page, saved->base_cost),
+                       saved->bank_count > 0 ? "if the fastest space had room for all"
+                                             : "without a budget");
     ul_page_printf(page, "; %" PRIu32 " step%s recomputed.", recomputed, ul_plural(recomputed));
     if (saved->cost_bound > 0)
         ul_page_printf(page, " No plan of this program within the budget takes less than %s.",

@@ -12,8 +12,10 @@ memory in a place of its own. Exit: 0 ok, 1 not.
 """
 
 import argparse
+import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,12 +29,25 @@ LAYOUTS = [
 REFUSED = [  # arguments, and what the message says
     (["dtcm=0"], "a size above 0"), (["dtcm"], "NAME=SIZE"), (["=4K"], "NAME=SIZE"), (["dtcm="], "a size above 0"),
     (["dtcm=-1"], "a size above 0"), (["dtcm=99999999999999999999"], "a size above 0"), (["dtcm=4PiB"], "a size above 0"),
-    (["int=4K"], "the name is taken"), (["Static=4K"], "the name is taken"), (["weights=4K"], "the name is taken"),
+    (["arena=4K"], "the name is taken"), (["Stack=4K"], "the name is taken"),
     (["9a=4K"], "NAME=SIZE"), (["a b=4K"], "NAME=SIZE"), (["a\x1b[2J=4K"], "NAME=SIZE"), (["x" * 33 + "=4K"], "NAME=SIZE"),
     (["a=4K,bandwidth=0GB/s"], "a rate"), (["a=4K,bandwidth=8"], "a rate"), (["a=4K,bandwidth=1e9GB/s"], "a rate"),
     (["a=4K,bandwidth=8GB/s,bandwidth=8GB/s"], "each once"), (["a=4K,fast"], "each once"), (["a=4K,"], "each once"),
     (["a=4K,weights"], "the first space"), (["a=4K", "a=8K"], "of that name already"), (["a=4K", "A=8K"], "of that name already"),
+    (["a=4K,bandwidth=8GB/s", "b=4K"], "b has no bandwidth, and a has one"), (["a=4K", "b=4K,bandwidth=1MB/s", "c=4K"], "no bandwidth"),
+    (["sram=18446744073709551615"], "at most 256TiB"), ([f"sram={2 ** 48 + 1}"], "at most 256TiB"),
+    (["a=512KB"], "512KiB, or"), (["a=1.5kB"], "1.5KiB"), (["a=2MB,weights"], "2MiB"),
     ([f"s{i}=4K" for i in range(9)], "at most 8"),
+]
+# C, C++, their headers or the emitted library use these for something else. The prefix of the library is the second.
+NAMES = [
+    ("NULL size_t uint64_t NAN banks sizes offset_bytes ul_run_init_banks", "model"), ("a a_bytes a_bank a_bank_bytes bank bank_bytes b weights", "a"),
+    ("unix linux M_PI thread_local wchar_t bool restrict asm", "linux_"), ("not xor and_eq compl int class failure from", "bank"),
+    ("offload input output to run model at init", "model"), ("UINT64_C INT_MAX errno assert UL_OK ul_model ul_at EOF", "UL"),
+]
+MISFITS = [  # spaces of digits, and what the message says of them
+    (["a=4K", "b=4K"], "must hold all of"), (["a=40K", "b=60K", "c=64K,weights"], "It fits with"),
+    (["dtcm=1", "sram=180000"], 'The first space must hold "banks"'), (["dtcm=63", "sram=180000"], "takes 64 bytes, and dtcm has 63"),
 ]
 HARNESS = """
 #include "model.h"
@@ -131,17 +146,31 @@ def check_library(ullage, model, options, dims, plan, folder):
     buffers, arguments = [], []
     for i, name in enumerate(reversed(names)):  # the first one last, and something between them
         size = f"MODEL_{name.upper()}_BYTES"
-        buffers.append(f"static unsigned char {name}[{size} + 64] __attribute__((aligned(MODEL_ARENA_ALIGN)));"
+        buffers.append(f"static unsigned char at_{name}[{size} + 64] __attribute__((aligned(MODEL_ARENA_ALIGN)));"
                        f"static unsigned char gap{i}[4096 * {i + 1}];")
-        arguments.insert(0, f"{name}, {size}")
+        arguments.insert(0, f"at_{name}, {size}")
     touch = " ".join(f"(void)gap{i};" for i in range(len(names)))
-    text = HARNESS % {"buffers": "\n".join(buffers), "first": names[0], "arguments": ", ".join(arguments)}
+    text = HARNESS % {"buffers": "\n".join(buffers), "first": "at_" + names[0], "arguments": ", ".join(arguments)}
     with open(os.path.join(emitted, "harness.c"), "w") as file:
         file.write(text.replace("int main(void)\n{", "int main(void)\n{\n    " + touch))
     run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-c", "library.c", "-o", "library.o"], cwd=emitted)
     run(["cc", "-O1", "-std=gnu99", "-Wall", "-Werror", "-Wno-unused", "-fsanitize=address,undefined", "-fno-sanitize-recover",
          "-ffp-contract=off", "harness.c", "model.c", "-lm", "-o", "harness"], cwd=emitted)
     return run([os.path.join(emitted, "harness")], cwd=emitted).stdout
+
+
+def check_names(ullage, model, dims, folder):
+    """Spaces of any name give a library that a C compiler takes, and a header that a C++ compiler takes too."""
+    for number, (text, prefix) in enumerate(NAMES):
+        names = text.split()
+        options = [word for name in names for word in ("--space", f"{name}=1M,bandwidth=1GB/s")]
+        emitted = os.path.join(folder, f"names{number}")
+        run([ullage, "compile", model, "--target", "c", *dims, *options, "--library", "--prefix", prefix, "--emit", emitted])
+        with open(os.path.join(emitted, "user.cc"), "w") as file:
+            file.write(f'#include "{prefix}.h"\n#include <cmath>\nstatic_assert({prefix.upper()}_{names[0].upper()}_BYTES > 0, "");\n')
+        strict = ["-Wall", "-Wextra", "-Werror", "-c", "-o", "out.o"]
+        for command in (["cc", "-std=c99", f"{prefix}.c"], ["cc", "-std=gnu99", f"{prefix}.c"], ["c++", "-std=c++11", "user.cc"], ["c++", "-std=gnu++20", "user.cc"]):
+            run([*command, *strict], cwd=emitted)
 
 
 def check_model(ullage, model, dims, folder):
@@ -168,6 +197,14 @@ def check_model(ullage, model, dims, folder):
         shown = run([ullage, "report", plan_path, "--html", page]).stdout.decode()
         if "Spaces: a run moves" not in shown or open(page).read().count("class=\"bank\"") < 2:
             sys.exit(f"FAIL {model} {options}: the report does not show the spaces")
+        # moving costs more than in the fastest space: no memory is saved by that
+        if "for less memory" in shown or "without a budget;" in open(page).read():
+            sys.exit(f"FAIL {model} {options}: the report compares the time to another plan\n{shown}")
+        table = list(csv.DictReader(run([ullage, "report", plan_path, "--csv", "-"]).stdout.decode().splitlines()))
+        for row in table:
+            bank = next(bank for bank in plan["banks"] if bank["name"] == row["bank"])
+            if int(row["space"]) == 0 and not 0 <= int(row["offset_bytes"]) - bank["begin_bytes"] <= bank["reserved_bytes"] - int(row["size_bytes"]):
+                sys.exit(f"FAIL {model} {options}: the table has another bank: {row}")
         if number == 1:
             run([*base, "--plan", plan_path, "-o", laid])
             if outputs_of(laid, os.path.join(folder, "planned")) != wanted:
@@ -180,6 +217,18 @@ def check_model(ullage, model, dims, folder):
     print(f"{os.path.basename(model)}: {'; '.join(figures)}")
 
 
+def check_suggestions(plan, spaces, why):
+    """What a refusal suggests works, and 64 bytes less do not."""
+    text = run([*plan, *(word for space in spaces for word in ("--space", space))], wanted=4).stderr.decode()
+    found = re.findall(r"--space (\w+)=(\d+)", text)
+    if why not in text or not found:
+        sys.exit(f"FAIL {spaces}: {text}")
+    for name, size in found:
+        for less, code in ((0, 0), (64, 4)):
+            tried = [re.sub(r"=\d+[KMiB]*", f"={max(1, int(size) - less)}", space) if space.startswith(name + "=") else space for space in spaces]
+            run([*plan, *(word for space in tried for word in ("--space", space))], wanted=code)
+
+
 def check_refusals(ullage, model, dims, folder):
     plan = [ullage, "plan", model, "--target", "c", *dims]
     for spaces, why in REFUSED:
@@ -189,16 +238,17 @@ def check_refusals(ullage, model, dims, folder):
             sys.exit(f"FAIL {spaces}: {text}")
     two = ["--space", "a=4K", "--space", "b=4K"]
     path = os.path.join(folder, "misfit.json")
-    text = run([*plan, *two, "--json", path], wanted=4).stderr.decode()
+    shown = run([*plan, *two, "--json", path], wanted=4).stdout.decode()
+    if re.search("% (more|less) time", shown):
+        sys.exit(f"FAIL a plan that is in no space says what time spaces take\n{shown}")
     run([ullage, "check", model, path])
-    works = [word.split("=")[1] for word in text.split() if word.startswith(("a=", "b="))]
-    if len(works) != 2:
-        sys.exit(f"FAIL the message names no capacities that do: {text}")
-    run([*plan, "--space", f"a={works[0]}", "--space", "b=4K"])
-    run([*plan, "--space", "a=4K", "--space", f"b={works[1]}"])
-    for more, code in ((["--budget", "1M"], 3), (["--offload", "host", "--budget", "1M"], 3), (["--sweep"], 1),
-                       (["--train", "--loss", "mse"], 3)):
-        run([*plan, *two, *more], wanted=code)
+    for spaces, why in MISFITS:
+        check_suggestions(plan, spaces, why)
+    for more, why in ((["--budget", "1M"], "leave --budget out"), (["--offload", "host", "--budget", "1M"], "leave --budget out"), (["--sweep"], "--space"),
+                      (["--train", "--loss", "mse"], "leave --space out"), (["--max-batch"], "knows no --space"), (["--max-dim", "N"], "knows no --space")):
+        said = run([*plan, *two, *more], wanted=1).stderr.decode()
+        if why not in said or "give --budget" in said:
+            sys.exit(f"FAIL {more}: {said}")
     run([ullage, "plan", model, "--target", "cpu", *dims, *two], wanted=1)
     run([*plan, "--weights", "rom", "--space", "a=1M", "--space", "b=1M,weights"], wanted=1)
 
@@ -224,6 +274,7 @@ def main():
         folder = os.path.abspath(arguments.keep or temporary)
         dims = [word for dim in arguments.dim for word in ("--dim", dim)]
         os.makedirs(folder, exist_ok=True)
+        check_names(arguments.ullage, arguments.models[0], dims, folder)
         check_refusals(arguments.ullage, arguments.models[0], dims, folder)
         check_alternatives(arguments.ullage, arguments.models[0], dims, folder)
         for number, model in enumerate(arguments.models):
