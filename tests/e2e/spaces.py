@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """--space: buffers that are made of several memories.
 
-    spaces.py ULLAGE MODEL.onnx... [--dim N=1] [--keep DIR]
+    spaces.py ULLAGE MODEL.onnx [--dim N=1] [--make NETWORK...] [--keep DIR]
 
-Each model is compiled for target c with one buffer, and with its buffer in several memories, as small
+The model, and each network that is made, is compiled for target c with one buffer, and with its buffer in several memories, as small
 as leaves some choice: outputs must be the same bit for bit, --memory and --guard must pass, the plan
 must be what `check` accepts, and what --plan makes the program of. Plans that say something wrong of
 spaces must be refused, and so must spaces that nothing can be made of. A library is linked with each
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 
+MAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "make.py")
 # Parts of what one buffer takes, and the rates: a fast memory is small.
 LAYOUTS = [
     [("dtcm", 0.3, "8GB/s", ""), ("sram", 1.0, "2GB/s", "")],
@@ -47,7 +48,7 @@ NAMES = [
 ]
 MISFITS = [  # spaces of digits, and what the message says of them
     (["a=4K", "b=4K"], "must hold all of"), (["a=40K", "b=60K", "c=64K,weights"], "It fits with"),
-    (["dtcm=1", "sram=180000"], 'The first space must hold "banks"'), (["dtcm=63", "sram=180000"], "takes 64 bytes, and dtcm has 63"),
+    (["dtcm=1", "sram=512KiB"], 'The first space must hold "banks"'), (["dtcm=1", "sram=180000"], 'The first space must hold "banks"'), (["dtcm=63", "sram=180000"], "takes 64 bytes, and dtcm has 63"),
 ]
 HARNESS = """
 #include "model.h"
@@ -266,7 +267,8 @@ def check_alternatives(ullage, model, dims, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("ullage")
-    parser.add_argument("models", nargs="+")
+    parser.add_argument("model")
+    parser.add_argument("--make", nargs="*", default=[], metavar="NETWORK", help="the same with these of models/make.py, in their small form")
     parser.add_argument("--dim", action="append", default=[])
     parser.add_argument("--keep", help="a folder for what is made")
     arguments = parser.parse_args()
@@ -274,11 +276,14 @@ def main():
         folder = os.path.abspath(arguments.keep or temporary)
         dims = [word for dim in arguments.dim for word in ("--dim", dim)]
         os.makedirs(folder, exist_ok=True)
-        check_names(arguments.ullage, arguments.models[0], dims, folder)
-        check_refusals(arguments.ullage, arguments.models[0], dims, folder)
-        check_alternatives(arguments.ullage, arguments.models[0], dims, folder)
-        for number, model in enumerate(arguments.models):
-            check_model(arguments.ullage, model, dims if number == 0 else [], os.path.join(folder, str(number)))
+        check_names(arguments.ullage, arguments.model, dims, folder)
+        check_refusals(arguments.ullage, arguments.model, dims, folder)
+        check_alternatives(arguments.ullage, arguments.model, dims, folder)
+        check_model(arguments.ullage, arguments.model, dims, os.path.join(folder, "given"))
+        for name in arguments.make:
+            path = os.path.join(folder, f"{name}.onnx")
+            run([sys.executable, MAKE, name, "--small", "-o", path])
+            check_model(arguments.ullage, path, [], os.path.join(folder, name))
     return 0
 
 
