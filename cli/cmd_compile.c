@@ -208,6 +208,7 @@ static enum ul_status compile(struct ul_cli_job *job)
     if (options->json != NULL)
         UL_TRY(ul_file_write(options->json, job->compile.json.data, job->compile.json.length,
                              &job->compile.diag));
+    UL_TRY(ul_compile_suffice(&job->compile));
     UL_TRY(ul_compile_require_fit(&job->compile));
     UL_TRY(build_program(job));
     ul_cli_put_notice(job);

@@ -208,6 +208,7 @@ static enum ul_status plan(struct ul_cli_job *job)
     if (options->sweep)
         return write_sweep(job);
     UL_TRY(write_plan(job));
+    UL_TRY(ul_compile_suffice(compile));
     return ul_compile_require_fit(compile);
 }
 

@@ -71,9 +71,10 @@ struct ul_compile {
     struct ul_graph as_read;       /* set where keeps_read is */
     struct ul_graph before_layout; /* for variants; empty: there is none */
     struct ul_onnx_model model;
-    struct ul_frontend_options given; /* options for its inputs */
-    bool loaded;                      /* ul_model_done must be called */
-    uint32_t root_count;              /* 0: one model */
+    struct ul_frontend_options given;          /* options for its inputs */
+    bool loaded;                               /* ul_model_done must be called */
+    uint64_t sufficient_bytes[UL_LIMIT_BANKS]; /* by space: that would do; 0: none is known */
+    uint32_t root_count;                       /* 0: one model */
     uint64_t banks_bytes; /* with --space: the most bytes that a plan may reserve; else 0 */
     struct ul_compile_root *roots;
     bool is_root;             /* part of another compile, which joins its graph with others */
@@ -197,6 +198,10 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_text
 void ul_compile_advise(struct ul_compile *compile, const char *model_path);
 /* build.c: writes `json` again, with what the report has gained since. */
 void ul_compile_put_json(struct ul_compile *compile);
+
+/* suffice.c: where the plan does not fit its spaces, finds for each a size with which the model can
+ * be planned while the others stay as they are, for the text of ul_compile_require_fit. */
+enum ul_status ul_compile_suffice(struct ul_compile *compile) UL_MUST_CHECK;
 
 /* budget.c: UL_NO_FIT when the plan exceeds the budget; the text has the shortfall, the smallest
  * budget known to work, the peak and the values alive there. */

@@ -129,9 +129,4 @@ const char *ul_compile_command_path(struct ul_compile *compile);
 /* UL_COMPILER where the compiler, or make, which calls it, is missing. */
 enum ul_status ul_compile_require_tools(struct ul_compile *compile) UL_MUST_CHECK;
 
-/* suffice.c: by space, a size with which the model was planned while the others stay as they are;
- * 0: none was found. */
-enum ul_status ul_compile_suffice(struct ul_compile *compile,
-                                  uint64_t *capacity_bytes) UL_MUST_CHECK;
-
 #endif

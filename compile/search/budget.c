@@ -363,14 +363,12 @@ static uint32_t list_remedies(const struct ul_compile_options *options,
 static enum ul_status require_spaces(struct ul_compile *compile, struct ul_refusal *refusal)
 {
     const struct ul_problem *problem = compile->program->problem;
-    uint64_t capacities[UL_LIMIT_BANKS];
     if (problem->bank_count == 0 || compile->plan.bank_count > 0)
         return UL_OK;
-    UL_TRY(ul_compile_suffice(compile, capacities));
     refusal->remedy_count = list_remedies(&compile->options, refusal->remedies);
-    return ul_diag_set(
-        &compile->diag, UL_NO_FIT, "%s",
-        ul_report_bank_refusal(&compile->report, refusal, capacities, &compile->keep));
+    return ul_diag_set(&compile->diag, UL_NO_FIT, "%s",
+                       ul_report_bank_refusal(&compile->report, refusal, compile->sufficient_bytes,
+                                              &compile->keep));
 }
 
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)

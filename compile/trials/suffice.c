@@ -67,14 +67,15 @@ static bool try_next(struct ul_compile *compile, struct sizes *sizes, uint32_t b
     return count > 0;
 }
 
-enum ul_status ul_compile_suffice(struct ul_compile *compile, uint64_t *capacity_bytes)
+enum ul_status ul_compile_suffice(struct ul_compile *compile)
 {
     enum { SMALL_STEPS = 64, ROUNDS = 12, ROUNDS_LARGE = 3 };
     const struct ul_problem *problem = compile->program->problem;
     struct ul_plan_options planning = ul_compile_planning(compile);
     struct sizes sizes[UL_LIMIT_BANKS];
-    memset(capacity_bytes, 0, problem->bank_count * sizeof *capacity_bytes);
-    if (compile->is_trial || compile->options.plan != NULL || strcmp(compile->model.path, "-") == 0)
+    uint64_t *capacity_bytes = compile->sufficient_bytes;
+    if (problem->bank_count == 0 || compile->plan.bank_count > 0 || compile->is_trial ||
+        compile->options.plan != NULL || strcmp(compile->model.path, "-") == 0)
         return UL_OK;
     UL_TRY(ul_banks_suffice(&compile->keep, problem, &planning, &compile->plan, capacity_bytes,
                             &compile->diag));
