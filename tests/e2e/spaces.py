@@ -16,6 +16,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -171,7 +172,8 @@ def check_names(ullage, model, dims, folder):
             file.write(f'#include "{prefix}.h"\n#include <cmath>\nstatic_assert({prefix.upper()}_{names[0].upper()}_BYTES > 0, "");\n')
         strict = ["-Wall", "-Wextra", "-Werror", "-c", "-o", "out.o"]
         for command in (["cc", "-std=c99", f"{prefix}.c"], ["cc", "-std=gnu99", f"{prefix}.c"], ["c++", "-std=c++11", "user.cc"], ["c++", "-std=gnu++20", "user.cc"]):
-            run([*command, *strict], cwd=emitted)
+            if shutil.which(command[0]) is not None:  # a user's machine may have no C++
+                run([*command, *strict], cwd=emitted)
 
 
 def check_model(ullage, model, dims, folder):
