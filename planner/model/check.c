@@ -149,8 +149,12 @@ static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
              at->space);
     if (at->space == value->space || value->stays || value->span_region != UL_PLAN_NONE)
         FAIL(c, "position %u: value %s may not move so.", p, value_name(c, at->value));
-    if (ul_checker_engine(c, at->space, false) == NULL)
+    const struct ul_plan_resource *engine = ul_checker_engine(c, at->space, at->loads);
+    if (engine == NULL)
         FAIL(c, "position %u: space %u takes no transfers.", p, at->space);
+    if (at->stream != 0 && at->stream != engine->stream)
+        FAIL(c, "position %u: the engine of space %u copies on stream %u, not on %u.", p, at->space,
+             engine->stream, at->stream);
     return UL_OK;
 }
 

@@ -98,6 +98,11 @@ static void add_value(struct moves *moves, uint32_t value)
                                   0, false});
 }
 
+static uint32_t stream_of(const struct moves *moves, const struct move *move)
+{
+    return ul_problem_engine(moves->problem, UL_PROGRAM_OFFLOAD, move->loads)->stream;
+}
+
 /* The positions with the transfers between them. */
 static void weave(struct moves *moves, struct ul_plan *woven)
 {
@@ -113,7 +118,7 @@ static void weave(struct moves *moves, struct ul_plan *woven)
             move->position = count;
             woven->positions[count++] = (struct ul_plan_position){.kind = UL_PLAN_COPY,
                                                                   .loads = move->loads,
-                                                                  .stream = 1,
+                                                                  .stream = stream_of(moves, move),
                                                                   .value = move->value,
                                                                   .space = UL_PROGRAM_OFFLOAD};
         }
@@ -132,7 +137,7 @@ static void weave(struct moves *moves, struct ul_plan *woven)
             move->position = count;
             woven->positions[count++] = (struct ul_plan_position){.kind = UL_PLAN_COPY,
                                                                   .loads = move->loads,
-                                                                  .stream = 1,
+                                                                  .stream = stream_of(moves, move),
                                                                   .value = move->value,
                                                                   .space = UL_PROGRAM_OFFLOAD};
         }
@@ -140,18 +145,23 @@ static void weave(struct moves *moves, struct ul_plan *woven)
     woven->position_count = count;
 }
 
-/* Stream 2, since values move on stream 1. Returns how many steps it has then. */
+/* Values move on other streams than the second one. Returns how many steps it has then. */
 static uint32_t run_beside(struct ul_compile *compile, struct ul_plan *woven)
 {
     struct ul_problem *problem = compile->program->problem;
     struct ul_effort effort = {.work_limit = UINT64_MAX};
-    uint32_t second = 0, count = 0;
-    for (uint32_t r = 1; r < problem->resource_count; r++)
-        second = problem->resources[r].kind == UL_PLAN_COMPUTE ? r : second;
+    uint32_t second = 0, stream = 1, count = 0;
+    for (uint32_t r = 1; r < problem->resource_count; r++) {
+        const struct ul_plan_resource *row = &problem->resources[r];
+        if (row->kind == UL_PLAN_COMPUTE)
+            second = r;
+        else if (row->stream >= stream)
+            stream = row->stream + 1;
+    }
     if (second == 0)
         second = ul_problem_add_resource(
-            problem, &(struct ul_plan_resource){.kind = UL_PLAN_COMPUTE, .stream = 2});
-    problem->resources[second].stream = 2;
+            problem, &(struct ul_plan_resource){.kind = UL_PLAN_COMPUTE, .stream = stream});
+    problem->resources[second].stream = stream;
     for (uint32_t s = 0; s < problem->step_count; s += 2) {
         struct ul_plan_step *step = &problem->steps[s];
         uint32_t ways = step->alternative_count + step->spare_count;
@@ -163,7 +173,7 @@ static uint32_t run_beside(struct ul_compile *compile, struct ul_plan *woven)
     }
     ul_transfer_overlap(&compile->keep, problem, UINT64_MAX, &effort, woven);
     for (uint32_t p = 0; p < woven->position_count; p++)
-        count += woven->positions[p].kind == UL_PLAN_RUN && woven->positions[p].stream == 2;
+        count += woven->positions[p].kind == UL_PLAN_RUN && woven->positions[p].stream == stream;
     return count;
 }
 

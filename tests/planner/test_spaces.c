@@ -100,7 +100,8 @@ static uint32_t transfer_insert(struct maker *m, bool loads, uint32_t value, uin
 {
     struct ul_plan_position position = {
         .kind = UL_PLAN_COPY, .loads = loads, .value = value, .space = space};
-    position.stream = random_below(&m->random, 3);
+    const struct ul_plan_resource *engine = ul_problem_engine(m->problem, space, loads);
+    position.stream = random_below(&m->random, 3) == 0 ? 0 : engine->stream;
     insert(m, p, position);
     if (position.stream == 0)
         return 1;
