@@ -484,8 +484,9 @@ static double noise_limit(const struct noise *noise)
 /* The norm error at which an output is right whatever its elements are; 0: only elements count.
  * Near zero, where terms cancel, another order of summing differs by the size of the terms: there
  * the norm counts as well, and wherever less than f32 is stored or multiplied. The limits are those
- * of runtime/ul_test_data.c. Roundings to integers add up along a network: a model that quantizes
- * may be twice as far away as onnxruntime with optimisations is from itself without them. */
+ * of runtime/host/ul_test_data.c. Roundings to integers add up along a network: a model that
+ * quantizes may be twice as far away as onnxruntime with optimisations is from itself without them.
+ */
 static double norm_limit(const struct verification *verification, enum ul_dtype least,
                          const struct noise *noise)
 {

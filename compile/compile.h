@@ -69,7 +69,7 @@ struct ul_compile {
 
     struct ul_graph graph;
     struct ul_graph as_read;       /* set where keeps_read is */
-    struct ul_graph before_layout; /* for variants; empty: there is none */
+    struct ul_graph before_layout; /* for alternatives; empty: there is none */
     struct ul_onnx_model model;
     struct ul_frontend_options given;          /* options for its inputs */
     bool loaded;                               /* ul_model_done must be called */
@@ -87,7 +87,7 @@ struct ul_compile {
                           it needs the same, the graph that it has read; or NULL */
     const char *cudnn; /* "on", "found", "not found" or "off"; NULL: the target has none */
     struct ul_program *program;
-    struct ul_arena **adopted; /* arenas of variants that it has taken over */
+    struct ul_arena **adopted; /* arenas of alternatives that it has taken over */
     uint32_t adopted_count, adopted_capacity;
     struct ul_saved plan_header;  /* the header of options.plan, if given */
     struct ul_order_memo *orders; /* orders found so far */

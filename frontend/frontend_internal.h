@@ -325,7 +325,8 @@ const char *ul_builder_name(const struct ul_model_builder *builder, const char *
 /* Says that `made` overwrites `old` in place. If `old` is an input or a weight, the model gets an
  * output for it, with the same name plus _out. */
 void ul_builder_overwrite(struct ul_model_builder *builder, ul_value_id old, ul_value_id made);
-/* Notes that the model cannot be compiled, and why; building goes on with a placeholder. */
+/* Notes why the model cannot be compiled. Building goes on with a value of unknown type, so that
+ * later problems of the model are found too; the load then fails. */
 void ul_builder_problem(struct ul_model_builder *builder, const char *domain, const char *op,
                         const char *node, const char *reason);
 /* The quoted text: node "name" (Op). */
@@ -441,7 +442,7 @@ enum ul_dtype ul_old_dtype(struct ul_old_node *node, uint32_t input);
 /* Says that the output cannot be made, for a reason that follows its name in a message; it is a
  * problem only where something uses the output. */
 void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reason);
-/* Notes a problem with this node: its outputs become placeholders. */
+/* Notes a problem with this node: its outputs become values of unknown type, and the load fails. */
 void ul_old_problem(struct ul_old_node *node, const char *reason);
 /* Notes a problem that disappears once all dimensions have a size. */
 void ul_old_unsized(struct ul_old_node *node, const char *reason);

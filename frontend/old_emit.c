@@ -115,6 +115,6 @@ void ul_old_emitted_float(struct ul_old_node *node, ul_value_id value, const cha
 {
     UL_ASSERT(value < node->builder->graph->value_count);
     struct ul_graph *graph = node->builder->graph;
-    if (graph->values[value].producer != UL_NONE) /* a placeholder after a problem has none */
+    if (graph->values[value].producer != UL_NONE) /* an output of a refused node has none */
         ul_node_set_float(graph, graph->values[value].producer, name, number);
 }

@@ -246,7 +246,7 @@ static const char *why_by_data(struct ul_old_node *node)
 }
 
 /* Whether the values follow from constants and sizes, so that they are constants where all sizes
- * are given. A placeholder for something that is not known yet, or not supported, may also be one:
+ * are given. The output of a node that is refused, or of unknown type so far, may also be one:
  * that has a problem of its own. The answer is no where they depend on more values than WALK, each
  * counted as often as it is read. */
 static bool follow_from_sizes(const struct ul_model_builder *builder, const ul_value_id *values,

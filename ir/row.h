@@ -15,9 +15,10 @@
  *   unary     = ( "-" | "!" ) unary | part { "." which } [ ":" type ]
  *   part      = NUMBER | TEXT | name | type | "none" | "(" either ")" | list
  *             | Op "(" [ either { "," either } ] ")" [ "{" set { "," set } "}" ]
- *   which     = INTEGER | "rank" | "dims" | "type" | "half" | "float" | "count"   of a value, or of
- * a list list      = "[" [ either [ ".." either ] { "," either [ ".." either ] } ] "]" set       =
- * "*" | "**" | name "=" either           none: it is not set
+ *   which     = INTEGER | "rank" | "dims" | "type" | "half" | "float"     of a value
+ *             | INTEGER | "count"                                           of a list
+ *   list      = "[" [ run { "," run } ] "]"      run = either [ ".." either ]
+ *   set       = "*" | "**" | name "=" either     none: it is not set
  *
  * Numbers are computed when the text is read. Beside a value one is a constant of that value's
  * type, unless a type stands behind it; a list is a vector of i64. What is absent is left out of a

@@ -29,9 +29,9 @@ struct ul_report_value {
 };
 
 /* What a plan is about. */
-/* A variant of the program: the chains that it computes in pieces, as option --split names them;
- * what it lays out as in the model, as in --row-major; and what its backward pass computes as it is
- * read, as in --inside. */
+/* An alternative of the program: the chains that it computes in pieces, as option --split names
+ * them; what it lays out as in the model, as in --row-major; and what its backward pass computes as
+ * it is read, as in --inside. */
 struct ul_report_alternative {
     uint32_t split_count, row_major_count, inside_count;
     const char *const *splits, *const *row_major, *const *inside;
@@ -99,7 +99,7 @@ struct ul_report {
     const struct ul_report_step *steps;   /* by problem step */
     const struct ul_report_value *values; /* by problem value */
     const struct ul_report_alternative
-        *alternatives;             /* by variant of a ladder; NULL: there is only one */
+        *alternatives;             /* by alternative of a ladder; NULL: there is only one */
     const uint32_t *model_regions; /* by model of facts.models: the region of its steps */
 };
 

@@ -18,7 +18,8 @@ enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *k
 
 /* schedule_c.c */
 
-/* What threads share, what fills vectors and how sums are formed, one line for each, indented. */
+/* Prints the kernel's schedule, in an indented line each: the loops that threads share, the loops
+ * that fill vectors, and the order of sums. */
 void ul_schedule_print_c(struct ul_text *text, const struct ul_kernel *kernel,
                          uint32_t thread_count);
 

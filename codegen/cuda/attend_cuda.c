@@ -70,7 +70,7 @@ static int64_t queries_of(const struct mma_shape *shape)
     return 16 * shape->rows * shape->down;
 }
 
-/* Sizes struct ul_attend_mma of runtime/ul_attention.cuh, with as many stages as the device's
+/* Sizes struct ul_attend_mma of runtime/cuda/ul_attention.cuh, with as many stages as the device's
  * shared memory has room for. */
 static void size_mma(struct attend_out *to, const struct mma_shape *shape)
 {

@@ -8,7 +8,7 @@
  * order of additions in every program that contains the kernel; two threads form a sum only in a
  * fixed tree. Invariants and names of the text are those of contract.h: variables v<id>, buffers
  * b<id>, own names begin with "t_"; nothing outside an operand's bounds is read; the epilogue runs
- * exactly once for each (m, n). The program includes runtime/ul_contract.cuh. */
+ * exactly once for each (m, n). The program includes runtime/cuda/ul_contract.cuh. */
 #ifndef UL_CONTRACT_CUDA_H
 #define UL_CONTRACT_CUDA_H
 

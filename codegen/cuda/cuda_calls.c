@@ -56,7 +56,7 @@
  *
  * The gradient of attention is cuDNN's where that may have the scratch that engines want: on most
  * devices slopes of all scores, on those of compute capability 10 only sums of queries.
- * passes/attention.c decides which steps have room for it in every plan.
+ * passes/training/library.c decides which steps have room for it in every plan.
  *
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
  * of few channels in a group: a kernel of one launch computes them faster than a library, whose

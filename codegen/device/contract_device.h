@@ -47,8 +47,8 @@ enum ul_contract_device_form {
     UL_CONTRACT_DEVICE_MMA   /* the same on tensor cores */
 };
 
-/* As in struct ul_tile and struct ul_mma of runtime/ul_contract.cuh, or struct ul_mma_bytes of
- * runtime/ul_contract_bytes.cuh; for bytes k counts words of four. */
+/* As in struct ul_tile and struct ul_mma of runtime/cuda/ul_contract.cuh, or struct ul_mma_bytes of
+ * runtime/cuda/ul_contract_bytes.cuh; for bytes k counts words of four. */
 struct ul_contract_device_tile {
     int m, n, k;
     int thread_m, thread_n; /* sums of a thread; on tensor cores of a warp */

@@ -325,7 +325,7 @@ static bool wants_mma(const struct ul_contract_device_plan *plan, const struct u
            base->k >= MIN_DEPTH;
 }
 
-/* Chooses a tile of struct ul_mma of runtime/ul_contract.cuh. */
+/* Chooses a tile of struct ul_mma of runtime/cuda/ul_contract.cuh. */
 static void choose_mma_tile(struct ul_contract_device_plan *plan, const struct ul_kernel *kernel)
 {
     static const struct ul_contract_device_tile tiles[] = {
@@ -345,7 +345,7 @@ static void choose_mma_tile(struct ul_contract_device_plan *plan, const struct u
         plan->a.pack > 1 && plan->b.pack > 1 ? UL_DEVICE_ROOMY_THREADS / plan->grid.threads : 1;
 }
 
-/* Chooses a tile of struct ul_mma_bytes of runtime/ul_contract_bytes.cuh. */
+/* Chooses a tile of struct ul_mma_bytes of runtime/cuda/ul_contract_bytes.cuh. */
 static void choose_mma_words(struct ul_contract_device_plan *plan)
 {
     static const struct ul_contract_device_tile tiles[] = {

@@ -139,7 +139,8 @@ void ul_emit_cmakelists(struct ul_emitter *emitter)
                    name, public_headers(emitter), name, name, name, name);
 }
 
-/* What a program needs after the archive; `more`: what a compiler of shared libraries adds. */
+/* The flags of a link line after the archive, with `more` in front: the flags for a shared library.
+ */
 static const char *behind_archive(const struct ul_emitter *emitter,
                                   const struct ul_emit_build *with, const char *more)
 {

@@ -147,7 +147,7 @@ struct ul_emit_place ul_emit_home(const struct ul_emitter *emitter, uint32_t pla
 /* Where a base value is. */
 struct ul_emit_place ul_emit_value_place(const struct ul_emitter *emitter, ul_value_id base,
                                          uint32_t position);
-/* "UL_SPACE_ARENA" ... as in runtime/ul_model.h. */
+/* "UL_SPACE_ARENA" ... as in runtime/lib/ul_model.h. */
 const char *ul_emit_space_name(enum ul_emit_space space);
 /* A C string literal; names are untrusted. */
 void ul_emit_string(struct ul_text *text, const char *string);

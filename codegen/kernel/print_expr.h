@@ -3,8 +3,8 @@
  * shared by the printers of all targets. Only for codegen/.
  *
  * Invariants: variable v<id>, buffer b<id> as a pointer to its storage type, `run` in scope; the
- * program includes runtime/ul_kernel.h. Equal kernels have equal text. Ownership: everything lives
- * in the text's arena. Nothing fails. */
+ * program includes runtime/lib/ul_kernel.h. Equal kernels have equal text. Ownership: everything
+ * lives in the text's arena. Nothing fails. */
 #ifndef UL_PRINT_EXPR_H
 #define UL_PRINT_EXPR_H
 

@@ -53,8 +53,8 @@ void ul_describe_stored_end(struct ul_call *call);
 
 /* library_attention.c: describes attention without a cache; false: the library has no such call. */
 bool ul_describe_attention(struct ul_describer *describer, const struct ul_node *node);
-/* Describes the gradient of attention, where the result is an operand (passes/attention.c). Returns
- * false where the library has no such call. */
+/* Describes the gradient of attention, where the result is an operand (passes/training/library.c).
+ * Returns false where the library has no such call. */
 bool ul_describe_attention_gradient(struct ul_describer *describer, const struct ul_node *node);
 
 /* library_operands.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How fast values move out of a program's buffer and back, to other memory and to a file in the
- * current folder, in the way of the runtime (runtime/host/ul_offload_mode.c). A file's bytes go
+ * current folder, in the way of the runtime (runtime/host/ul_offload.c). A file's bytes go
  * through the system's page cache, as they do in programs. */
 #define _XOPEN_SOURCE 700
 #include "compile/measure/measure.h"

@@ -43,8 +43,8 @@ static struct ul_passes_options told_options(struct ul_compile *compile,
     return options;
 }
 
-/* Passes run in two turns where the passes after the first turn are a choice: variants begin with
- * the graph between them. One of several roots is joined with the others before its values get
+/* Passes run in two turns where the passes after the first turn are a choice: alternatives begin
+ * with the graph between them. One of several roots is joined with the others before its values get
  * their bytes. */
 static enum ul_status run_passes(struct ul_compile *compile, const struct ul_target *target,
                                  const char *start_at)

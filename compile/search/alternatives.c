@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Variants of a program, and the ladders of all of them as one.
+/* Alternatives of a program, and the ladders of all of them as one.
  *
  * Problem: choosing the layout of a graph, the chains to split and the work inside products is a
  * search over programs, and each program has to be lowered and planned to be judged. Method:
- * splits.c, layouts.c and inside.c say what to try. The plans of all variants are merged into the
- * ladder, and variants at the front also add rungs with recomputation. */
+ * splits.c, layouts.c and inside.c say what to try. The plans of all alternatives are merged into
+ * the ladder, and alternatives at the front also add rungs with recomputation. */
 #include "compile/search/alternatives.h"
 #include "planner/model/optional.h"
 
 #include <string.h>
 
 enum {
-    MAX_LADDERS = 4,        /* variants that are also searched with recomputation */
-    MAX_STEPS = 100 * 1000, /* in all variants together */
-    WORK_SHARE = 8          /* with many variants, each search gets this much less */
+    MAX_LADDERS = 4,        /* alternatives that are also searched with recomputation */
+    MAX_STEPS = 100 * 1000, /* in all alternatives together */
+    WORK_SHARE = 8          /* with many alternatives, each search gets this much less */
 };
 
 /* Leaves what remains of a time limit for the next part of the search; false: nothing remains. */
@@ -40,7 +40,7 @@ static bool is_better(const struct ul_alternative *a, const struct ul_alternativ
     return a->lean.cost < b->lean.cost;
 }
 
-/* ---- One variant ---- */
+/* ---- One alternative ---- */
 
 /* The alternative of a step with the least scratch, the first of those that read the same optional
  * values as the first. */
@@ -56,7 +56,7 @@ static uint32_t leanest_of(const struct ul_problem *problem, const struct ul_pla
     return leanest;
 }
 
-/* The planner's options for a variant's plan without a budget. */
+/* The planner's options for an alternative's plan without a budget. */
 static struct ul_plan_options plan_options(const struct ul_alternatives *alternatives,
                                            const struct ul_problem *problem)
 {
@@ -110,7 +110,7 @@ static bool is_same(const struct ul_texts *a, const struct ul_texts *b)
     return same;
 }
 
-/* The variant with these texts, or UL_NONE. */
+/* The alternative with these texts, or UL_NONE. */
 static uint32_t find(const struct ul_alternatives *alternatives,
                      const struct ul_alternative_form *wanted)
 {
@@ -123,7 +123,7 @@ static uint32_t find(const struct ul_alternatives *alternatives,
     return UL_NONE;
 }
 
-/* The variant with the same layout, not split and with nothing inside. */
+/* The alternative with the same layout, not split and with nothing inside. */
 static uint32_t find_unsplit(const struct ul_alternatives *alternatives,
                              const struct ul_alternative_form *form)
 {
@@ -192,7 +192,7 @@ enum ul_status ul_alternatives_try(struct ul_alternatives *alternatives,
 
 /* ---- One ladder ---- */
 
-/* Whether no other variant is as small and as cheap. */
+/* Whether no other alternative is as small and as cheap. */
 static bool is_in_front(const struct ul_alternatives *alternatives, uint32_t index)
 {
     const struct ul_alternative *alternative = &alternatives->items[index];
@@ -208,8 +208,8 @@ static bool is_in_front(const struct ul_alternatives *alternatives, uint32_t ind
     return true;
 }
 
-/* Merges a plan, and the same order with fewer optional values. The variants' arenas end before the
- * ladder does, so what the ladder holds belongs to the compile. */
+/* Merges a plan, and the same order with fewer optional values. The alternatives' arenas end before
+ * the ladder does, so what the ladder holds belongs to the compile. */
 static enum ul_status merge_plan(struct ul_alternatives *alternatives, uint32_t index,
                                  const struct ul_plan *plan)
 {
@@ -226,7 +226,7 @@ static enum ul_status merge_plan(struct ul_alternatives *alternatives, uint32_t 
     return UL_OK;
 }
 
-/* Counts the process of a variant, as far as a ladder of its plans depends on it. */
+/* Counts the process of an alternative, as far as a ladder of its plans depends on it. */
 static void count_alternative(struct ul_alternatives *alternatives, uint32_t index)
 {
     const struct ul_program *program = alternatives->items[index].program;
@@ -237,7 +237,7 @@ static void count_alternative(struct ul_alternatives *alternatives, uint32_t ind
     alternatives->planning.overhead = ul_compile_overhead(alternatives->compile, program);
 }
 
-/* Whether a method of recomputation that was named can be used for the variant: no other may
+/* Whether a method of recomputation that was named can be used for the alternative: no other may
  * replace it, and the plans record that it was asked for. */
 static bool is_served(struct ul_alternatives *alternatives, struct ul_alternative *alternative)
 {
@@ -256,8 +256,8 @@ static enum ul_status merge_plans(struct ul_alternatives *alternatives, uint32_t
     return merge_plan(alternatives, index, &alternatives->items[index].lean);
 }
 
-/* The bytes below which plans of a variant with light work inside may be useful: with more room,
- * recomputation takes less time. The ends of the ladder are the same for every budget. */
+/* The bytes below which plans of an alternative with light work inside may be useful: with more
+ * room, recomputation takes less time. The ends of the ladder are the same for every budget. */
 static uint64_t deep_bytes(const struct ul_plan_ladder *ladder)
 {
     enum { DEEP = 8 };
@@ -365,8 +365,8 @@ static void keep_memory(struct ul_compile *compile, struct ul_alternative *alter
     alternative->is_adopted = true;
 }
 
-/* Runs the variant's passes again on the compile's graph, for the output of --print-after: nothing
- * else that is tried is printed. */
+/* Runs the alternative's passes again on the compile's graph, for the output of --print-after:
+ * nothing else that is tried is printed. */
 static enum ul_status print_passes(struct ul_compile *compile,
                                    const struct ul_alternative_form *form)
 {

@@ -3,12 +3,12 @@
  * inside products. Only for the files that try them: alternatives.c, splits.c, layouts.c, inside.c,
  * the table of tries.c, and budget.c.
  *
- * A variant is the graph with some regions laid out row-major (--row-major), some chains computed
- * in pieces (--split) and some light results computed by their readers (--inside), with its program
- * and its plan without a budget. What is tried does not depend on the budget, so that there is one
- * ladder for all. Ownership: the parts of a variant live in its arena; texts and what the ladder
- * holds live in the compile's, and, for variants with light work inside, all that reports need. The
- * compile takes over the variant that is picked. */
+ * An alternative is the graph with some regions laid out row-major (--row-major), some chains
+ * computed in pieces (--split) and some light results computed by their readers (--inside), with
+ * its program and its plan without a budget. What is tried does not depend on the budget, so that
+ * there is one ladder for all. Ownership: the parts of an alternative live in its arena; texts and
+ * what the ladder holds live in the compile's, and, for alternatives with light work inside, all
+ * that reports need. The compile takes over the alternative that is picked. */
 #ifndef UL_COMPILE_VARIANTS_H
 #define UL_COMPILE_VARIANTS_H
 
@@ -40,7 +40,7 @@ struct ul_alternatives {
     struct ul_alternative *items; /* item 0 is the compile's own */
     uint64_t steps;               /* in all together */
     struct ul_process_overhead
-        processes[UL_MAX_ALTERNATIVES];               /* of variants whose plans are merged */
+        processes[UL_MAX_ALTERNATIVES];               /* of alternatives whose plans are merged */
     uint32_t front_count, front[UL_MAX_ALTERNATIVES]; /* those in pieces, the smallest first */
     struct ul_effort effort;                          /* the deadline of all */
 };
@@ -51,7 +51,7 @@ struct ul_alternatives {
 enum ul_status ul_alternatives_begin(struct ul_alternatives *alternatives,
                                      struct ul_compile *compile,
                                      const struct ul_plan *free_plan) UL_MUST_CHECK;
-/* Makes a variant's program the compile's, which owns its memory from then on. */
+/* Makes an alternative's program the compile's, which owns its memory from then on. */
 enum ul_status ul_alternatives_adopt(struct ul_alternatives *alternatives,
                                      uint32_t index) UL_MUST_CHECK;
 void ul_alternatives_end(struct ul_alternatives *alternatives);
@@ -62,10 +62,10 @@ bool ul_alternatives_have_time(struct ul_alternatives *alternatives);
  * without them have been added before. */
 enum ul_status ul_alternatives_try(struct ul_alternatives *alternatives,
                                    const struct ul_alternative_form *form) UL_MUST_CHECK;
-/* Merges into the compile's ladder the plans of variants that no other equals in bytes and cost;
- * for the smallest, and for some spread evenly, also plans with recomputations. */
+/* Merges into the compile's ladder the plans of alternatives that no other equals in bytes and
+ * cost; for the smallest, and for some spread evenly, also plans with recomputations. */
 enum ul_status ul_alternatives_merge_front(struct ul_alternatives *alternatives) UL_MUST_CHECK;
-/* Merges the plans of a variant, including those with recomputations. */
+/* Merges the plans of an alternative, including those with recomputations. */
 enum ul_status ul_alternatives_merge(struct ul_alternatives *alternatives,
                                      uint32_t index) UL_MUST_CHECK;
 

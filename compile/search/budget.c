@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- Variants ---- */
+/* ---- Alternatives ---- */
 
 static bool is_disabled(const struct ul_compile *compile, const char *pass)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Light work inside products that a budget asks for: variants of a program that trains, in which
- * the backward pass computes some light results as it reads them (passes/memory/inside.c).
+/* Light work inside products that a budget asks for: alternatives of a program that trains, in
+ * which the backward pass computes some light results as it reads them (passes/memory/inside.c).
  *
  * Problem: choosing them is a search over programs, and each program has to be lowered and planned
  * to be judged. Method: the program with all of them inside shows how much more time each takes;
  * those whose kernels would form sums in another order are left out. The others are sorted by the
- * bytes saved for their time. The first quarter of them, and all, are variants, whose plans join
- * the ladder at small budgets; for larger ones recomputation takes less time. What is tried does
- * not depend on the budget.
+ * bytes saved for their time. The first quarter of them, and all, are alternatives, whose plans
+ * join the ladder at small budgets; for larger ones recomputation takes less time. What is tried
+ * does not depend on the budget.
  *
  *      bytes a nanosecond:    a 90   b 70   c 20   d 5            a            a, b, c, d */
 #include "codegen/program/unsplit.h"
@@ -104,7 +104,7 @@ static enum ul_status find_candidates(struct inside *inside)
     return UL_OK;
 }
 
-/* ---- Variants ---- */
+/* ---- Alternatives ---- */
 
 /* Tries the `count` best. */
 static enum ul_status try_best(struct inside *inside, uint32_t count)

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts that a budget asks for: variants of the program in which some regions keep the layout of
- * the model.
+/* Layouts that a budget asks for: alternatives of the program in which some regions keep the layout
+ * of the model.
  *
  * Problem: operands and results of convolutions are channels-last (passes/memory/layout.c), which
  * suits the library. Under a budget, kernels of ours replace some of its calls, and they may be
  * faster row-major; and results of convolutions are copied for the rest of the model, which another
  * layout avoids. A region has one layout, and a program is lowered for all regions at once, so
  * choosing a layout is choosing a program. Method: the program with all regions row-major is one
- * variant. Its plan and that of the program itself are tried with ever fewer optional values, by
- * the bytes of a process. For a plan of one and a plan of the other of the same size, the costs of
- * steps are divided among the regions that they touch. The regions that cost less row-major make a
- * variant, and its own plans show what that really saves:
+ * alternative. Its plan and that of the program itself are tried with ever fewer optional values,
+ * by the bytes of a process. For a plan of one and a plan of the other of the same size, the costs
+ * of steps are divided among the regions that they touch. The regions that cost less row-major make
+ * an alternative, and its own plans show what that really saves:
  *
  *      plan:            conv1 library    conv2 ours    conv3 ours
  *      regions:       a                b             c            d     c, d row-major
  *
- * Variants in pieces are then tried in the layout of the last variant. What is tried does not
- * depend on the memory that a budget bounds. */
+ * Alternatives in pieces are then tried in the layout of the last alternative. What is tried does
+ * not depend on the memory that a budget bounds. */
 #include "compile/search/alternatives.h"
 
 enum {
     MAX_MIXED = 3,       /* plans that are compared for regions */
-    MAX_PIECES = 3,      /* variants in pieces that are tried in another layout */
+    MAX_PIECES = 3,      /* alternatives in pieces that are tried in another layout */
     MAX_STEP_REGIONS = 4 /* regions of one step; further ones get no share of its cost */
 };
 
@@ -29,8 +29,8 @@ struct layouts {
     struct ul_alternatives *alternatives;
     struct ul_layout_regions regions; /* names NULL: there is no choice */
     struct ul_texts all;              /* their names */
-    struct ul_texts last;             /* the row-major regions of the variant tried last */
-    uint32_t plain;                   /* the variant with all regions row-major */
+    struct ul_texts last;             /* the row-major regions of the alternative tried last */
+    uint32_t plain;                   /* the alternative with all regions row-major */
 };
 
 /* ---- Costs by region ---- */
@@ -116,7 +116,7 @@ static uint64_t *share_costs(struct ul_arena *arena, const struct layouts *layou
     return shares;
 }
 
-/* ---- Variants ---- */
+/* ---- Alternatives ---- */
 
 /* The cheapest plan of the ladder that takes no more than another plan, or its smallest. */
 static const struct ul_plan_rung *rung_like(const struct ul_plan_ladder *ladder,
@@ -128,7 +128,7 @@ static const struct ul_plan_rung *rung_like(const struct ul_plan_ladder *ladder,
     return &ladder->rungs[at];
 }
 
-/* Builds and plans the variant with these regions, and merges its ladder. */
+/* Builds and plans the alternative with these regions, and merges its ladder. */
 static enum ul_status try_layout(struct ul_alternatives *alternatives,
                                  const struct ul_texts *row_major, const struct ul_texts *splits)
 {
@@ -140,7 +140,7 @@ static enum ul_status try_layout(struct ul_alternatives *alternatives,
     return alternatives->count > before ? ul_alternatives_merge(alternatives, before) : UL_OK;
 }
 
-/* Plans a variant with ever fewer optional values, by the bytes of its process. */
+/* Plans an alternative with ever fewer optional values, by the bytes of its process. */
 static enum ul_status spread(const struct ul_alternatives *alternatives, uint32_t index,
                              struct ul_plan_ladder *ladder)
 {

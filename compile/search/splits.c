@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits that a budget asks for: variants of the program with chains computed in pieces.
+/* Splits that a budget asks for: alternatives of the program with chains computed in pieces.
  *
  * Problem: choosing which chains to split, where and how often, is a search over programs, and each
  * program has to be lowered and planned to be judged. Method: there are targets for the live sum,

@@ -30,8 +30,8 @@ static struct ul_option_edits size_edits(struct ul_compile *compile, uint32_t ba
     return edits;
 }
 
-/* What to try after this result: halves between what suffices and what does not; more where nothing
- * suffices so far. */
+/* Chooses the size to try after this result: the middle between a size that suffices and one that
+ * does not, or a larger size while none suffices. */
 static void sizes_move(struct sizes *sizes, bool suffices, uint64_t unit)
 {
     enum { WIDER = 4 };

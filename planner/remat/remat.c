@@ -2,15 +2,15 @@
 /* Recomputation under a budget: runs the methods one after the other.
  *
  * Problem: given orders of all nodes and a budget for the live sum, repeat nodes so that the budget
- * holds, at minimum cost. Method: walks in many variants (remat_walk.c), then walks with annealed
- * weights (remat_anneal.c) or annealing of complete sequences (remat_search.c). Every result is
- * pruned (remat_prune.c) and replayed before it is kept. When nothing fits, the budget is raised
- * until something does. Searches stop by counted work. */
+ * holds, at minimum cost. Method: walks in many alternatives (remat_walk.c), then walks with
+ * annealed weights (remat_anneal.c) or annealing of complete sequences (remat_search.c). Every
+ * result is pruned (remat_prune.c) and replayed before it is kept. When nothing fits, the budget is
+ * raised until something does. Searches stop by counted work. */
 #include "planner/remat/remat_internal.h"
 
 #include <string.h>
 
-/* ---- Variants ---- */
+/* ---- Alternatives ---- */
 
 /* The best mode for one order. */
 struct alternative {
@@ -204,7 +204,7 @@ static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orde
     }
 }
 
-/* Runs walks in many variants, and annealings of their weights, or of complete sequences. */
+/* Runs walks in many alternatives, and annealings of their weights, or of complete sequences. */
 static void searches_run(struct ul_remat *remat, const struct ul_remat_orders *orders, bool walk,
                          bool sequences)
 {

@@ -72,8 +72,8 @@ enum ul_status ul_plan_stream(struct ul_arena *arena, const struct ul_problem *p
 
 /* ladder.c */
 
-/* One plan of a ladder. Where the ladders of a program and of its rewritings are merged, `variant`
- * says to which program it belongs. */
+/* One plan of a ladder. Where the ladders of a program and of its rewritings are merged,
+ * `alternative` says to which program it belongs. */
 struct ul_plan_rung {
     struct ul_plan plan;
     uint32_t alternative;
@@ -111,8 +111,8 @@ enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem 
                                 const struct ul_plan_options *options, const struct ul_plan *base,
                                 const struct ul_plan_ladder *known, struct ul_plan_ladder *ladder,
                                 struct ul_diag *diag) UL_MUST_CHECK;
-/* Adds the rungs of `other`, as plans of `variant`, that are smaller than all that cost no more,
- * and drops those that became worse than one of them. */
+/* Adds the rungs of `other`, as plans of `alternative`, that are smaller than all that cost no
+ * more, and drops those that became worse than one of them. */
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
                      const struct ul_plan_ladder *other, uint32_t alternative);
 /* The cheapest rung within the budget (0: any), or, where none is, the smallest. Sets its
@@ -132,7 +132,7 @@ enum ul_status ul_plan_front(struct ul_arena *arena, const struct ul_problem *pr
                              struct ul_plan_rung *first, struct ul_plan_ladder *ladder,
                              struct ul_diag *diag) UL_MUST_CHECK;
 /* Replaces the first rung, which `rung` holds, by the cheapest one within the budget, unless the
- * first is within it. A ladder without rungs changes nothing. `problem`: of any variant. */
+ * first is within it. A ladder without rungs changes nothing. `problem`: of any alternative. */
 void ul_plan_pick(const struct ul_problem *problem, const struct ul_plan_options *options,
                   const struct ul_plan_ladder *ladder, struct ul_plan_rung *rung);
 /* Sets whether a plan of `problem` is within the budget, and, where there is one, the bound of the

@@ -71,16 +71,23 @@ static bool is_asynchronous(const struct overlapper *o, const struct item *item)
            step->alternatives[at->alternative].substep_count == item->end - item->first;
 }
 
+/* Puts an item of another resource on the stream of that. */
+static void item_release(const struct overlapper *o, struct item *item)
+{
+    item->is_asynchronous = is_asynchronous(o, item);
+    if (item->is_asynchronous)
+        item->stream = ul_plan_resource_at(o->problem, &o->plan->positions[item->first])->stream;
+}
+
 static void item_add(struct overlapper *o, uint32_t first, uint32_t end)
 {
     struct item *item = &o->items[o->item_count];
     const struct ul_plan_position *at = &o->plan->positions[first];
-    *item =
-        (struct item){.first = first, .end = end, .section = ul_transfer_section(o->problem, at)};
-    item->stream = at->stream;
-    item->is_asynchronous = is_asynchronous(o, item);
-    if (item->is_asynchronous)
-        item->stream = ul_plan_resource_at(o->problem, at)->stream;
+    *item = (struct item){.first = first,
+                          .end = end,
+                          .section = ul_transfer_section(o->problem, at),
+                          .stream = at->stream};
+    item_release(o, item);
     for (uint32_t p = first; p < end; p++) {
         const struct ul_plan_position *run = &o->plan->positions[p];
         o->item_of[p] = o->item_count;
@@ -370,8 +377,8 @@ static bool hold_back(struct overlapper *o, uint32_t position)
         worst = bytes > most ? i : worst;
         most = later(most, bytes);
     }
-    if (worst ==
-        UL_PLAN_NONE) { /* a range that begins or ends here could be in place on stream 0 */
+    if (worst == UL_PLAN_NONE) {
+        /* A range that begins or ends here could be in place on stream 0. */
         for (uint32_t i = 0; i < o->item_count && worst == UL_PLAN_NONE; i++) {
             const struct item *item = &o->items[i];
             if (item->is_asynchronous && item->put <= position && position <= item->until)
@@ -394,12 +401,8 @@ static bool hold_back(struct overlapper *o, uint32_t position)
 static void reset(struct overlapper *o)
 {
     for (uint32_t i = 0; i < o->item_count; i++) {
-        struct item *item = &o->items[i];
         o->before[i].count = o->given[i];
-        item->is_asynchronous = is_asynchronous(o, item);
-        if (item->is_asynchronous)
-            item->stream =
-                ul_plan_resource_at(o->problem, &o->plan->positions[item->first])->stream;
+        item_release(o, &o->items[i]);
     }
 }
 
