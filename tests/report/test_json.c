@@ -21,7 +21,7 @@ static const char problem_text[] = "problem 1\n"
                                    "step 1 \"b\"\n  alternative\n    substep reads 0 writes 2\n"
                                    "step 2 \"y\"\n  alternative\n    substep reads 1 2 writes 3\n";
 static const char moves_text[] = "position 0 run 0\n"
-                                 "position 1 save 1 space 1 stream 2\n"
+                                 "position 1 save 1 space 1 stream 1\n"
                                  "position 2 wait 1\n"
                                  "position 3 run 1\n"
                                  "position 4 load 1 space 1\n"
