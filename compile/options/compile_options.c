@@ -124,6 +124,20 @@ bool ul_compile_offloads(const struct ul_compile_options *options)
            ul_compile_word("offload", options->offload) != UL_OFFLOAD_NONE;
 }
 
+static bool has_range(const struct ul_named_sizes *named)
+{
+    for (uint32_t i = 0; i < named->count; i++)
+        for (uint32_t d = 0; d < named->items[i].rank; d++)
+            if (named->items[i].spans[d] > 0)
+                return true;
+    return false;
+}
+
+bool ul_compile_has_ranges(const struct ul_compile_options *options)
+{
+    return has_range(&options->dims) || has_range(&options->shapes);
+}
+
 /* One file is as fast as another. */
 static bool offload_agrees(const char *said, const char *planned)
 {

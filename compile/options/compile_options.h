@@ -49,5 +49,7 @@ bool ul_option_fits(const struct ul_option *row, const struct ul_target *target)
 unsigned ul_compile_word(const char *option, const char *said);
 /* Whether values may be offloaded. */
 bool ul_compile_offloads(const struct ul_compile_options *options);
+/* Whether some size may vary within a range. */
+bool ul_compile_has_ranges(const struct ul_compile_options *options);
 
 #endif

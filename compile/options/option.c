@@ -334,6 +334,39 @@ static enum ul_status read_pair(const struct reading *reading)
     return UL_OK;
 }
 
+/* Reads a number at *at, which becomes what follows it. */
+static bool read_dim(const char **at, int64_t *dim)
+{
+    char *end;
+    errno = 0;
+    long long size = strtoll(*at, &end, 10);
+    bool is_dim = end != *at && errno == 0 && fits_dim(size);
+    *dim = size;
+    *at = end;
+    return is_dim;
+}
+
+/* Reads a size, or a range such as "1..512" or "224..640:32", up to a comma or the end. */
+static bool read_range(const char **at, struct ul_named_size *item)
+{
+    static const char dots[] = "..";
+    uint32_t d = item->rank++;
+    int64_t low, step = 1;
+    if (!read_dim(at, &low))
+        return false;
+    item->dims[d] = low;
+    if (strncmp(*at, dots, strlen(dots)) == 0) {
+        *at += strlen(dots);
+        if (!read_dim(at, &item->dims[d]) || item->dims[d] < low)
+            return false;
+        if (**at == ':' && (*at += 1, !read_dim(at, &step) || step == 0))
+            return false;
+        item->spans[d] = item->dims[d] - low;
+        item->steps[d] = item->spans[d] > 0 ? step : 0;
+    }
+    return item->spans[d] % step == 0 && (**at == ',' || **at == '\0');
+}
+
 static enum ul_status read_sizes(const struct reading *reading)
 {
     const struct ul_option *row = reading->row;
@@ -342,14 +375,10 @@ static enum ul_status read_sizes(const struct reading *reading)
     UL_TRY(split_pair(reading, &pair));
     item.name = pair.name;
     for (const char *at = pair.value; *at != '\0';) {
-        char *end;
-        errno = 0;
-        long long size = strtoll(at, &end, 10);
-        if (end == at || errno != 0 || !fits_dim(size) || (*end != ',' && *end != '\0') ||
-            item.rank == row->max)
+        if (item.rank == row->max || !read_range(&at, &item))
             return refuse(reading);
-        item.dims[item.rank++] = size;
-        at = *end == ',' ? end + 1 : end;
+        if (*at == ',')
+            at++;
     }
     ul_named_sizes_add(reading->options->arena, field_of(reading->options, row), &item);
     return UL_OK;
@@ -493,8 +522,14 @@ static const char *sizes_text(const struct ul_options *options, const struct ul_
     struct ul_text text;
     ul_text_init(&text, options->arena);
     ul_text_printf(&text, "%s=", item->name);
-    for (uint32_t d = 0; d < item->rank; d++)
-        ul_text_printf(&text, "%s%lld", d == 0 ? "" : ",", (long long)item->dims[d]);
+    for (uint32_t d = 0; d < item->rank; d++) {
+        ul_text_put(&text, d == 0 ? "" : ",");
+        if (item->spans[d] > 0)
+            ul_text_printf(&text, "%lld..", (long long)(item->dims[d] - item->spans[d]));
+        ul_text_printf(&text, "%lld", (long long)item->dims[d]);
+        if (item->steps[d] > 1)
+            ul_text_printf(&text, ":%lld", (long long)item->steps[d]);
+    }
     return text.data;
 }
 

@@ -137,10 +137,13 @@ struct ul_pairs {
     struct ul_pair *items;
 };
 
+/* Sizes by a name: the largest that each may have; and in a range, its distance from the smallest,
+ * and the distance between two, a divisor of that. */
 struct ul_named_size {
     const char *name;
     uint32_t rank;
     int64_t dims[UL_LIMIT_RANK];
+    int64_t spans[UL_LIMIT_RANK], steps[UL_LIMIT_RANK]; /* 0: there is one */
 };
 
 struct ul_named_sizes {

@@ -63,7 +63,7 @@ static const char *sample(const struct ul_option *row)
     case UL_OPTION_PAIRS:
         return "a=b=c";
     case UL_OPTION_SIZES:
-        return row->max == 1 ? "a=b=3" : row->max == 2 ? "a=b=3,0" : "a=b=3,0,5";
+        return row->max == 1 ? "a=b=3..9:2" : row->max == 2 ? "a=b=3,0" : "a=b=3,0..4,5";
     }
     return NULL;
 }
@@ -151,6 +151,16 @@ int main(void)
     check_refusal("conv", "\033[2J", "--conv \"\\x");
     check_refusal("dim", "N", "expected NAME=N");
     check_refusal("dim", "N=1,2", "expected NAME=N");
+    check_refusal("dim", "N=1..", "expected NAME=N");
+    check_refusal("dim", "N=..4", "expected NAME=N");
+    check_refusal("dim", "N=4..1", "expected NAME=N");
+    check_refusal("dim", "N=1...4", "expected NAME=N");
+    check_refusal("dim", "N=1..5:3", "expected NAME=N");
+    check_refusal("dim", "N=1..5:0", "expected NAME=N");
+    check_refusal("dim", "N=1..5:", "expected NAME=N");
+    check_refusal("dim", "N=5:2", "expected NAME=N");
+    check_refusal("dim", "N=-1..4", "expected NAME=N");
+    check_refusal("dim", "N=1..99999999999999999999", "expected NAME=N");
     check_refusal("shape", "x=1,1,1,1,1,1,1,1,1", "at most 8 sizes");
     check_refusal("const", "x=", "expected NAME=VALUE");
     return 0;
