@@ -17,9 +17,10 @@
 #define UL_LIMIT_NODE_INPUTS 4096                    /* inputs or outputs of one node */
 #define UL_LIMIT_FOLD_ELEMENTS ((uint64_t)1 << 22)   /* elements of one folded constant */
 #define UL_LIMIT_FOLD_WORK ((uint64_t)1 << 28)       /* interpreter steps for one folded node */
-#define UL_LIMIT_SEQUENCE 4096u /* tensors of a sequence, copied by each that is inserted */
-#define UL_LIMIT_BANKS 8        /* memories that a buffer is made of */
-#define UL_LIMIT_STREAMS 64     /* that run beside each other in a plan */
-#define UL_LIMIT_CASES 4096u    /* plans of one table */
+#define UL_LIMIT_SEQUENCE 4096u   /* tensors of a sequence, copied by each that is inserted */
+#define UL_LIMIT_BANKS 8          /* memories that a buffer is made of */
+#define UL_LIMIT_SIZE_POINTS 4096 /* combinations of sizes that one program is for */
+#define UL_LIMIT_STREAMS 64       /* that run beside each other in a plan */
+#define UL_LIMIT_CASES 4096u      /* plans of one table */
 
 #endif

@@ -98,9 +98,10 @@ struct ul_compile {
     const char *quantized_folder; /* made by ul_compile_quantize, until ul_compile_done; or NULL */
     const char *quantized_from;   /* the model's own path, where there is such a folder */
     bool is_trial;                /* only its bytes and its time are needed */
-    bool is_library;              /* the caller wants source: the process is somebody else's */
-    bool is_library_alone;        /* only a library is emitted, without a program of its own */
-    const char *notice;           /* something was done that nobody asked for; NULL: nothing */
+    const struct ul_graph *largest; /* as graph.largest */
+    bool is_library;                /* the caller wants source: the process is somebody else's */
+    bool is_library_alone;          /* only a library is emitted, without a program of its own */
+    const char *notice;             /* something was done that nobody asked for; NULL: nothing */
     struct ul_report report;
     struct ul_text json; /* plan.json */
     char plan_sha256[65];
@@ -137,7 +138,7 @@ struct ul_compile_dequantized {
 enum ul_status ul_compile_dequantize(struct ul_compile *compile, const char *model_path,
                                      const char *lines, struct ul_compile_dequantized **list,
                                      uint32_t *count) UL_MUST_CHECK;
-/* build.c */
+/* pipeline/build.c */
 
 /* Loads, runs the passes, builds the program. Options that are open come from options.plan, if
  * there is one, else from the target and this machine. With options.stop_after the graph is the
@@ -196,7 +197,7 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_text
  * options.plan. With wants_ladder it also finds what smaller budgets give; it is faster if
  * keeps_read was set before the build. */
 void ul_compile_advise(struct ul_compile *compile, const char *model_path);
-/* build.c: writes `json` again, with what the report has gained since. */
+/* plan.c: writes `json` again, with what the report has gained since. */
 void ul_compile_put_json(struct ul_compile *compile);
 
 /* suffice.c: where the plan does not fit its spaces, finds for each a size with which the model can

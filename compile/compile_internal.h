@@ -8,6 +8,10 @@
 /* fit.c: UL_USAGE where a field has a value that its row in options.def does not take. */
 enum ul_status ul_compile_check_options(struct ul_compile *compile) UL_MUST_CHECK;
 
+/* fit.c: UL_USAGE, UL_UNSUPPORTED: ranges of sizes cannot be combined with other options, with
+ * several models, or with the target. */
+enum ul_status ul_compile_check_ranges(struct ul_compile *compile, bool is_shared) UL_MUST_CHECK;
+
 /* fit.c: whether there is a budget, or a device with its memory. */
 bool ul_compile_has_budget(const struct ul_compile_options *options);
 

@@ -161,7 +161,10 @@ struct ul_graph {
     uint32_t root_count;
     bool rounds_products; /* the target has no fused multiply-add: a product is rounded before it is
                              added */
-    bool check_text;      /* texts made from the graph must survive a round trip: for tests */
+    /* In a program for a range of sizes, the graph for the largest ones: what only bounds memory is
+     * chosen by it, so that kernels of all sizes are alike. NULL: sizes are fixed. */
+    const struct ul_graph *largest;
+    bool check_text; /* texts made from the graph must survive a round trip: for tests */
 };
 
 /* graph.c: building and editing. */

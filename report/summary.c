@@ -1052,11 +1052,31 @@ static void put_models(struct summary *summary)
     }
 }
 
+/* Says for which sizes the program is. */
+static void put_sizes(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    struct ul_text text;
+    if (saved->size_count == 0)
+        return;
+    ul_text_init(&text, summary->text->arena);
+    for (uint32_t s = 0; s < saved->size_count; s++) {
+        ul_text_printf(&text, "%s%s from %" PRIu64 " to %" PRIu64, s == 0 ? "" : ", ",
+                       name_of(summary, saved->sizes[s].name), saved->sizes[s].low,
+                       saved->sizes[s].high);
+        if (saved->sizes[s].step > 1)
+            ul_text_printf(&text, " by %" PRIu64, saved->sizes[s].step);
+    }
+    ul_text_put(&text, ": one program for all of them; bytes and time are those of the largest.");
+    put_folded(summary, text.data);
+}
+
 static void put_notes(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
     struct ul_text training;
     put_models(summary);
+    put_sizes(summary);
     put_named(summary, "split", "In pieces, FIRST..LAST:AXIS:PIECES");
     put_named(summary, "inside", "Computed by what reads it in the backward pass");
     put_named(summary, "donate", "Overwritten where it lies, OUTPUT=INPUT");

@@ -7,6 +7,7 @@
 
 #include "codegen/c/emit_c.h"
 #include "codegen/c/c.h"
+#include "codegen/program/formula.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -67,7 +68,9 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
         ul_emit_address(emitter, &step->args[1], position);
         ul_text_put(text, ", ");
         ul_emit_address(emitter, &step->args[0], position);
-        ul_text_printf(text, ", %" PRIu64 ");\n", step->copy_bytes);
+        ul_text_put(text, step->copy != NULL ? ", (size_t)" : ", ");
+        ul_formula_put(text, step->copy, (int64_t)step->copy_bytes);
+        ul_text_put(text, ");\n");
         break;
     case UL_STEP_COUNTER:
         ul_text_put(text, "*UL_AT(int64_t, ");
@@ -125,6 +128,7 @@ static void put_entries(struct ul_emitter *emitter)
                        "static void %s_steps(unsigned char *a, struct ul_run *run)\n{\n"
                        "    (void)a;\n    (void)run;\n",
                        entry->name);
+        ul_emit_sizes_locals(emitter);
         for (uint32_t b = 1; b < emitter->plan->bank_count; b++)
             if (emitter->plan->banks[b].size_bytes > 0)
                 ul_text_printf(emitter->text,
@@ -314,6 +318,7 @@ static void put_begin(struct ul_emitter *emitter)
 static void put_run_text(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
+    ul_emit_sizes_struct(emitter);
     if (emitter->program->options.io_caller)
         ul_text_put(text,
                     "/* One run, which reads `inputs` and writes `outputs` in place; none may be "
@@ -328,13 +333,14 @@ static void put_run_text(struct ul_emitter *emitter)
         text,
         "%s;\n"
         " * thread-safe for each arena. */\n"
-        "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
+        "int %s_run(void *arena, %sconst void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n%s%s",
         emitter->library != NULL
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
-        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter), ul_emit_training_text(emitter));
+        ul_emit_root_prefix(emitter), ul_emit_sizes_parameter(emitter),
+        ul_emit_set_up_text(emitter), ul_emit_training_text(emitter));
 }
 
 static void put_model_h(struct ul_emitter *emitter)

@@ -2,6 +2,7 @@
 /* Shared by the emitted folders of all targets: places and names as text, the steps in order with
  * the regions around them, the head of model.h, main.c. */
 #include "codegen/emit/emit_internal.h"
+#include "codegen/program/formula.h"
 #include "ir/view.h"
 
 #include <ctype.h>
@@ -152,10 +153,17 @@ void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address
                        ul_emit_is_rom_far(emitter) ? "_begin" : "");
     else
         emitter->language->put_buffer(emitter, place);
-    ul_text_printf(emitter->text, " + %" PRIu64,
-                   place.offset_bytes + (uint64_t)address->offset_bytes);
-    if (address->loop != UL_PLAN_NONE)
-        ul_text_printf(emitter->text, " + r%u * %" PRId64, address->loop, address->stride_bytes);
+    if (address->offset != NULL) {
+        ul_text_printf(emitter->text, " + %" PRIu64 " + ", place.offset_bytes);
+        ul_formula_put(emitter->text, address->offset, 0);
+    } else {
+        ul_text_printf(emitter->text, " + %" PRIu64,
+                       place.offset_bytes + (uint64_t)address->offset_bytes);
+    }
+    if (address->loop == UL_PLAN_NONE)
+        return;
+    ul_text_printf(emitter->text, " + r%u * ", address->loop);
+    ul_formula_put(emitter->text, address->stride, address->stride_bytes);
 }
 
 /* ---- steps ---- */
@@ -188,10 +196,11 @@ static void open_region(struct ul_emitter *emitter, uint32_t region, uint32_t po
 {
     const struct ul_program_region *info = &emitter->program->regions[region];
     ul_text_printf(emitter->text, "%*s", (int)(4 * depth_of(emitter->program, region)), "");
-    if (info->kind == UL_PLAN_LOOP)
-        ul_text_printf(emitter->text, "for (int64_t r%u = 0; r%u < %" PRId64 "; r%u++) {\n", region,
-                       region, info->rounds, region);
-    else
+    if (info->kind == UL_PLAN_LOOP) {
+        ul_text_printf(emitter->text, "for (int64_t r%u = 0; r%u < ", region, region);
+        ul_formula_put(emitter->text, info->round_count, info->rounds);
+        ul_text_printf(emitter->text, "; r%u++) {\n", region);
+    } else
         emitter->language->put_branch(emitter, region, position);
 }
 
@@ -498,28 +507,6 @@ const char *ul_emit_set_up_text(struct ul_emitter *emitter)
         " * anew. A NULL one stays as it is. */\n"
         "int %s_set_up(%s, const void *const *inputs, struct ul_failure *failure);\n\n",
         ul_emit_root_prefix(emitter), emitter->language->handle);
-}
-
-static void put_entry(struct ul_emitter *emitter, const char *name, uint32_t entry, const char *to)
-{
-    bool is_run = entry == UL_PROGRAM_RUN;
-    ul_text_printf(emitter->text,
-                   "int %s_%s(%s, const void *const *from,%s%sstruct ul_failure *failure)\n{\n"
-                   "    return (int)",
-                   ul_emit_root_prefix(emitter), name, emitter->language->handle,
-                   is_run ? " void *const *to," : "",
-                   is_run || !emitter->language->runs_on_host ? "\n    " : " ");
-    emitter->language->put_entry(emitter, ul_emit_root_model(emitter),
-                                 ul_emit_root_entry(emitter, entry), to);
-    ul_text_put(emitter->text, ";\n}\n\n");
-}
-
-void ul_emit_root_functions(struct ul_emitter *emitter)
-{
-    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
-    put_entry(emitter, "run", UL_PROGRAM_RUN, "to");
-    if (emitter->program->entries[set_up].input_count > 0)
-        put_entry(emitter, "set_up", UL_PROGRAM_SET_UP, "NULL");
 }
 
 void ul_emit_main_c(struct ul_emitter *emitter)

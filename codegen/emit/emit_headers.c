@@ -69,7 +69,9 @@ static const struct row {
      "ul_weights_copy ul_weights_pack ul_weights_offload ul_weights_place ul_weights_section "
      "ul_weights_load ul_weights_fill",
      OF_HOST},
-    {"ul_run.h", "ul_run_ ul_bank ul_at UL_ISA_COMPILED", OF_HOST},
+    {"ul_run.h",
+     "ul_run_ ul_bank ul_at UL_ISA_COMPILED ul_size_has ul_sizes_ ul_model_at ul_tensor_set_dims",
+     OF_HOST},
     {"ul_device.h", "ul_device ul_cuda_functions", OF_HOST},
     {"ul_train.h", "ul_train_", OF_HOST},
     {"ul_train_device.h", "ul_train_device_", OF_HOST},

@@ -132,6 +132,7 @@ struct ul_emitter {
     uint32_t weight_count;        /* scratch of counting */
     const struct ul_pack **packs; /* distinct layouts of weights */
     uint32_t pack_count, pack_capacity;
+    uint32_t edge_number_count; /* of a program for a range of sizes, set by its tables */
     /* of the weights, set by ul_emit_weights */
     uint64_t payload_bytes;
     uint64_t payload_hash;
@@ -191,8 +192,6 @@ const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
 void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
 /* model.h's declaration of <prefix>_set_up, or nothing where no input is kept. */
 const char *ul_emit_set_up_text(struct ul_emitter *emitter);
-/* The functions by which a root runs. */
-void ul_emit_root_functions(struct ul_emitter *emitter);
 void ul_emit_main_c(struct ul_emitter *emitter);
 
 /* emit_offload.c */
@@ -249,6 +248,19 @@ void ul_emit_weights_s(struct ul_emitter *emitter);
 
 /* emit_tables.c: the constant description that runtime/lib/ul_model.h defines. */
 void ul_emit_tables(struct ul_emitter *emitter);
+
+/* emit_run.c */
+/* The functions by which a root runs. */
+void ul_emit_root_functions(struct ul_emitter *emitter);
+/* What programs for a range of sizes have; nothing is written where sizes are fixed. */
+/* The struct of sizes, for the header; and the parameter of a run. */
+void ul_emit_sizes_struct(struct ul_emitter *emitter);
+const char *ul_emit_sizes_parameter(struct ul_emitter *emitter);
+/* The sizes as variables n0, n1 ... of a function that has `run`. */
+void ul_emit_sizes_locals(struct ul_emitter *emitter);
+/* Tables, and the fields of the model that point to them. */
+void ul_emit_sizes_tables(struct ul_emitter *emitter);
+void ul_emit_sizes_fields(struct ul_emitter *emitter);
 
 /* emit_build.c: how a library alone is built and installed. */
 void ul_emit_cmakelists(struct ul_emitter *emitter);

@@ -9,7 +9,7 @@
 
 /* Which programs have a row, and whether it belongs to a root or to the program; on the host, with
  * or without values that leave the arena. */
-enum whose { OF_ALL, OF_ROOT, OF_TRAINING, OF_HOST, OF_OFFLOAD, OF_DEVICE };
+enum whose { OF_ALL, OF_ROOT, OF_SIZED, OF_TRAINING, OF_HOST, OF_OFFLOAD, OF_DEVICE };
 
 /* fill() replaces words in braces. */
 struct row {
@@ -47,6 +47,18 @@ static const struct row rows[] = {
      "the\n"
      " * caller's buffer, which then may not be NULL. `donated` as in struct ul_rt_tensor. */\n"},
     {OF_ROOT, "uint32_t", "output_count", "void", "return {m}.output_count;", ""},
+    {OF_SIZED, "uint32_t", "size_count", "void", "return {m}.size_count;",
+     "\n/* The sizes that {p}_run takes, in the order of struct {p}_sizes. Dims and bytes of "
+     "inputs\n"
+     " * and outputs are those of the largest. */\n"},
+    {OF_SIZED, "const char *", "size_name", "uint32_t number",
+     "return number < {m}.size_count ? {m}.sizes[number].name : NULL;", ""},
+    {OF_SIZED, "int64_t", "size_low", "uint32_t number",
+     "return number < {m}.size_count ? {m}.sizes[number].low : 0;", ""},
+    {OF_SIZED, "int64_t", "size_high", "uint32_t number",
+     "return number < {m}.size_count ? {m}.sizes[number].high : 0;", ""},
+    {OF_SIZED, "int64_t", "size_step", "uint32_t number",
+     "return number < {m}.size_count ? {m}.sizes[number].step : 0;", ""},
 };
 
 /* For inputs, outputs and parameters, by number. */
@@ -264,6 +276,8 @@ static bool is_of(const struct ul_emitter *emitter, enum whose whose)
     case OF_ALL:
     case OF_ROOT:
         return true;
+    case OF_SIZED:
+        return emitter->program->sized != NULL;
     case OF_TRAINING:
         return emitter->program->options.training != NULL;
     case OF_HOST:
@@ -279,7 +293,7 @@ static bool is_of(const struct ul_emitter *emitter, enum whose whose)
 static void put_function(const struct ul_emitter *emitter, struct ul_text *text,
                          const struct row *row, bool defines)
 {
-    bool is_of_root = row->whose == OF_ROOT;
+    bool is_of_root = row->whose == OF_ROOT || row->whose == OF_SIZED;
     const char *prefix = is_of_root ? ul_emit_root_prefix(emitter) : emitter->options->prefix;
     enum ul_emit_part part = is_of_root ? UL_EMIT_ROOT : UL_EMIT_PROGRAM;
     if (!is_of(emitter, row->whose) || (emitter->part & part) == 0)

@@ -801,6 +801,7 @@ static void put_model(struct ul_emitter *emitter, const struct tables *tables)
     put_array(text, "splats", "splats", tables->splat_count);
     if (loads && !emitter->program->options.target->traits.memory_is_separate)
         put_mark(emitter);
+    ul_emit_sizes_fields(emitter);
     put_array(text, "inputs", array_of(emitter, "inputs"), block->input_count);
     put_array(text, "outputs", array_of(emitter, "outputs"), block->output_count);
     ul_text_printf(text,
@@ -860,6 +861,7 @@ void ul_emit_tables(struct ul_emitter *emitter)
         ul_text_put(emitter->text, "};\n");
     }
     ul_emit_each_root(emitter, put_root_tensors);
+    ul_emit_sizes_tables(emitter);
     put_entries(emitter);
     if (emitter->program->options.training != NULL)
         ul_emit_training(emitter);

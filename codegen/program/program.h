@@ -15,7 +15,9 @@
 
 /* program.c */
 
-struct ul_call; /* runtime/lib/ul_call.h */
+struct ul_call;          /* runtime/lib/ul_call.h */
+struct ul_formula;       /* formula.h */
+struct ul_program_sized; /* sized.h */
 struct ul_plan;
 struct ul_plan_position;
 struct ul_plan_streaming; /* planner/solve/solve.h */
@@ -80,6 +82,7 @@ struct ul_program_address {
     uint32_t loop;
     int64_t offset_bytes;
     int64_t stride_bytes;
+    const struct ul_formula *offset, *stride; /* in a program for a range of sizes, instead */
 };
 
 enum ul_step_kind {
@@ -122,7 +125,8 @@ struct ul_program_step {
     /* by argument: the value there, all of it or the round's part; UL_NONE: none */
     ul_value_id *views;
     uint64_t copy_bytes;
-    uint32_t weigh_count; /* of its nodes, those of UL_OP_WEIGHS */
+    const struct ul_formula *copy; /* in a program for a range of sizes, instead */
+    uint32_t weigh_count;          /* of its nodes, those of UL_OP_WEIGHS */
     struct ul_traffic traffic;
     struct ul_work work; /* of one call; a loop calls `rounds` times */
     uint64_t rounds;
@@ -136,6 +140,7 @@ struct ul_program_region {
     enum ul_plan_region_kind kind;
     uint32_t parent;
     int64_t rounds;
+    const struct ul_formula *round_count; /* in a program for a range of sizes, instead */
     struct ul_program_address condition;
     bool negated;
     uint32_t flag; /* number of a branch, or of a loop with a test; else UL_PLAN_NONE */
@@ -267,6 +272,7 @@ struct ul_program {
     struct ul_program_library *libraries; /* as many as options.libraries has rows */
     uint32_t uncalled_count;              /* products of 16 bits that no library computes */
     uint32_t flag_count;                  /* regions that may be skipped or left */
+    const struct ul_program_sized *sized; /* NULL: all sizes are fixed */
 };
 
 /* Bytes of a pointer, on the machine with the widest ones. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Describes the plan for reports: steps and values by name, and the options that `check` needs to
  * build the same graph. */
+#include "codegen/program/sized.h"
 #include "compile/compile_internal.h"
 #include "ir/op.h"
 #include "ir/view.h"
@@ -363,6 +364,20 @@ static void describe_models(struct ul_compile *compile)
     compile->report.model_regions = compile->program->root_regions;
 }
 
+static void describe_sizes(struct ul_compile *compile)
+{
+    const struct ul_program_sized *sized = compile->program->sized;
+    struct ul_saved *facts = &compile->report.facts;
+    facts->has_sizes = sized != NULL;
+    facts->size_count = sized != NULL ? sized->size_count : 0;
+    facts->sizes = UL_NEW_ARRAY(&compile->keep, struct ul_saved_size, facts->size_count);
+    for (uint32_t s = 0; s < facts->size_count; s++)
+        facts->sizes[s] = (struct ul_saved_size){.name = sized->sizes[s].name,
+                                                 .low = (uint64_t)sized->sizes[s].low,
+                                                 .high = (uint64_t)sized->sizes[s].high,
+                                                 .step = (uint64_t)sized->sizes[s].step};
+}
+
 void ul_compile_describe(struct ul_compile *compile)
 {
     struct ul_saved *facts = &compile->report.facts;
@@ -391,6 +406,7 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.values = describe_values(compile, &compile->graph, compile->program);
     describe_floats(compile);
     describe_models(compile);
+    describe_sizes(compile);
     describe_options(compile);
     describe_training(compile);
     facts->step_cost = step_cost(compile);

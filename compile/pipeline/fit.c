@@ -3,6 +3,7 @@
  * target cannot use is an error rather than ignored: whoever gives it expects an effect. */
 #include "compile/compile_internal.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 bool ul_option_fits(const struct ul_option *row, const struct ul_target *target)
@@ -107,4 +108,50 @@ enum ul_status ul_compile_fit(struct ul_compile *compile)
                            row->elsewhere != NULL ? ")" : "", others);
     }
     return UL_OK;
+}
+
+/* Multiplies by the numbers of sizes that these may have. */
+static uint64_t count_points(const struct ul_named_sizes *named, uint64_t count)
+{
+    for (uint32_t i = 0; i < named->count; i++)
+        for (uint32_t d = 0; d < named->items[i].rank; d++)
+            if (named->items[i].spans[d] > 0)
+                count = ul_size_mul_saturating(
+                    count, (uint64_t)(named->items[i].spans[d] / named->items[i].steps[d]) + 1);
+    return count;
+}
+
+/* Ranges of sizes do not go with these. */
+static const char *range_misfit(const struct ul_compile *compile)
+{
+    const struct ul_compile_options *options = &compile->options;
+    return options->train                 ? "--train"
+           : options->spaces.count > 0    ? "--space"
+           : ul_compile_offloads(options) ? "--offload"
+                                          : NULL;
+}
+
+enum ul_status ul_compile_check_ranges(struct ul_compile *compile, bool is_shared)
+{
+    if (!ul_compile_has_ranges(&compile->options))
+        return UL_OK;
+    const struct ul_target *target = ul_target_find(compile->options.target);
+    if (target->traits.has_threads || target->traits.memory_is_separate)
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                           "target %s has no programs for a range of sizes: give each size one "
+                           "value, or give --target c",
+                           target->traits.name);
+    uint64_t points =
+        count_points(&compile->options.dims, count_points(&compile->options.shapes, 1));
+    if (points > UL_LIMIT_SIZE_POINTS)
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                           "the ranges have %" PRIu64 " combinations of sizes; a program may have "
+                           "%d, each of which is compiled and compared: give smaller ranges",
+                           points, UL_LIMIT_SIZE_POINTS);
+    const char *with = is_shared ? "--shared" : range_misfit(compile);
+    return with == NULL ? UL_OK
+                        : ul_diag_set(&compile->diag, UL_USAGE,
+                                      "a range of sizes cannot be combined with %s: give each size "
+                                      "one value",
+                                      with);
 }

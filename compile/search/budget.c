@@ -77,8 +77,9 @@ static enum ul_status solve(struct ul_compile *compile)
         planning.remat = planning.kept != NULL ? UL_REMAT_KEEP : UL_REMAT_NONE;
     UL_TRY(ul_plan_front(&compile->keep, compile->program->problem, &planning,
                          compile->wants_ladder, &rung, &compile->ladder, &compile->diag));
-    /* the values to keep are named by steps of this program */
-    if (compile->ladder.count > 0 && planning.kept == NULL && planning.pack != UL_PACK_NONE &&
+    /* the values to keep are named by steps of this program, and so are the steps of all sizes */
+    if (compile->ladder.count > 0 && planning.kept == NULL &&
+        !ul_compile_has_ranges(&compile->options) && planning.pack != UL_PACK_NONE &&
         rung.plan.position_count > 0)
         UL_TRY(choose_alternative(compile, &planning, &rung));
     else
@@ -271,8 +272,8 @@ static enum ul_status solve_either(struct ul_compile *compile)
     UL_TRY(solve(compile));
     if ((limit_of(compile) > 0 && is_within(compile)) || compile->options.train ||
         compile->options.pack == UL_PACK_NONE || compile->options.time_limit_seconds > 0 ||
-        is_disabled(compile, "once") || compile->before_layout.node_count == 0 ||
-        !ul_once_has_codes(&compile->before_layout))
+        is_disabled(compile, "once") || ul_compile_has_ranges(&compile->options) ||
+        compile->before_layout.node_count == 0 || !ul_once_has_codes(&compile->before_layout))
         return UL_OK;
     const struct solved with = keep_solved(compile);
     restore_solved(compile, &first);

@@ -53,6 +53,7 @@ class Facts(Needed):
     max_dim: dict
     micro_batches: dict
     models: list
+    sizes: list
     training: dict
     step_cost: int
     method: dict

@@ -275,6 +275,11 @@ class Library:
             raise errors.FileError(f"{path}: {reason}") from error
         self._finalizer = weakref.finalize(self, _ctypes.dlclose, self._functions._handle)
         self._finalizer.atexit = False  # a thread may still run it
+        if self._find("size_count") is not None:
+            raise errors.Unsupported(
+                f"{path}: it is for a range of sizes, which Python does not run: compile the model "
+                "with one value for each size"
+            )
         for name, result in _OF_ALL.items():
             self._declare(name, [], result)
         for name, takes in _CALLS.items():

@@ -627,6 +627,10 @@ int ul_guard(struct ul_session *s)
                         "--guard needs the tables that -DUL_NO_TABLES "
                         "left out");
     int status = ul_inputs_fill(s, true);
+    if (status == UL_EXIT_OK && !ul_sizes_are_largest(s))
+        status = ul_error(s, UL_EXIT_UNSUPPORTED,
+                          "--guard knows the values of the largest sizes alone: give inputs with "
+                          "these");
     if (status != UL_EXIT_OK)
         return status;
     struct ul_saved inputs;

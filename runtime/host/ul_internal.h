@@ -52,6 +52,7 @@ enum ul_exit {
 };
 
 struct ul_run_options;
+struct ul_sizes;
 struct ul_store;
 
 struct ul_session {
@@ -70,11 +71,25 @@ struct ul_session {
     void **device_inputs; /* what a run takes: that, or the buffer */
     void **device_outputs;
     uint64_t fault_count;   /* runs that met a value out of bounds */
+    struct ul_sizes *sizes; /* of the next run; NULL: the model's are fixed */
     struct ul_store *store; /* what values are offloaded to; NULL: none are, or a device has it */
     bool ready;             /* the arena holds a model that is set up */
     bool has_line;          /* a terminal shows a line of progress, whose place messages take */
     uint64_t library_bytes; /* the most that the library took for itself at a set-up, and kept */
 };
+
+/* ---- ul_sizes.c: the sizes of a run, which its inputs or options say. Until then they are the
+   largest; s->model describes the model at these sizes. ---- */
+int ul_sizes_open(struct ul_session *s);
+void ul_sizes_close(struct ul_session *s);
+/* All but those of options are unknown again. */
+void ul_sizes_forget(struct ul_session *s);
+/* Whether the next run has the largest sizes, as all runs of other models have. */
+bool ul_sizes_are_largest(const struct ul_session *s);
+/* Takes sizes from the dimensions that a file has for an input; an error where two inputs, or an
+   input and an option, contradict each other, or one is out of its range. */
+int ul_sizes_learn(const struct ul_session *s, const char *file, const struct ul_rt_tensor *tensor,
+                   uint32_t rank, const int64_t *dims);
 
 /* ---- ul_error.c ---- */
 int ul_error(const struct ul_session *s, int exit_code, const char *format, ...) UL_RT_PRINTF(3, 4);
@@ -280,6 +295,8 @@ struct ul_run_options {
     uint32_t val_input_count;
     struct ul_assignment *outputs;
     uint32_t output_count;
+    const char **sizes; /* "NAME=N" */
+    uint32_t size_count;
     bool takes_stdout; /* something that is asked for is written there */
     FILE *results;     /* standard output without what libraries print; NULL: it is stdout */
     const char *output_dir;

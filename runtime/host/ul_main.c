@@ -133,7 +133,9 @@ static int run_options(struct ul_session *s, int argc, char **argv)
         ul_options_help(s, stdout);
     } else if (status == UL_EXIT_OK) {
         part_streams(&options);
-        status = ul_session_open(s, margin_bytes(s));
+        status = ul_sizes_open(s);
+        if (status == UL_EXIT_OK)
+            status = ul_session_open(s, margin_bytes(s));
         if (status == UL_EXIT_OK)
             status = run_mode(s);
         if (options.mode != UL_MODE_RUN && options.mode != UL_MODE_TRAIN && s->fault_count != 0)
@@ -142,6 +144,7 @@ static int run_options(struct ul_session *s, int argc, char **argv)
                     "real inputs with --input\n",
                     s->program);
         ul_session_close(s);
+        ul_sizes_close(s);
     }
     bool is_lost = !flush_results(&options);
     ul_options_done(&options);

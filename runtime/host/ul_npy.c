@@ -175,6 +175,9 @@ static int check_header(const struct ul_session *s, const char *file, const stru
     char want[UL_SHAPE_TEXT_BYTES], got[UL_SHAPE_TEXT_BYTES];
     ul_shown(shown_file, file);
     ul_shown(shown_name, tensor->name);
+    int status = ul_sizes_learn(s, file, tensor, header->rank, header->dims);
+    if (status != UL_EXIT_OK)
+        return status;
     if (!type_fits(header->descr, info))
         return ul_error(s, UL_EXIT_INVALID,
                         "%s: %s '%s' needs %s, this file holds %s; save it with "

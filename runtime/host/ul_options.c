@@ -18,6 +18,7 @@ enum option {
     OPTION_MODE, /* the field is the mode */
     OPTION_INPUT,
     OPTION_RANDOM,
+    OPTION_SIZE,
     OPTION_OUTPUT,
     OPTION_THREADS,
     OPTION_DEVICE,
@@ -31,7 +32,7 @@ enum option {
 };
 
 /* The programs that have the option. */
-enum audience { ALL, ON_HOST, ON_DEVICE, TRAINERS, OTHERS, OFFLOADERS };
+enum audience { ALL, ON_HOST, ON_DEVICE, TRAINERS, OTHERS, OFFLOADERS, SIZED };
 
 struct row {
     enum option option;
@@ -79,6 +80,9 @@ static const struct row rows[] = {
      "an input: .npy, .npz (FILE.npz:KEY or the entry named NAME), ONNX .pb; - is a .npy on stdin"},
     {OPTION_RANDOM, ALL, 0, "--random", "SEED",
      "inputs that are not given: floats in [-1,1), integers in 0..9"},
+    {OPTION_SIZE, SIZED, 0, "--size", "NAME=N",
+     "a size of this run (default: what files of inputs have, else the largest); repeat for each "
+     "one"},
     {OPTION_TEXT, ALL, FIELD(output_dir), "--output-dir", "DIR", "every output to DIR/NAME.npy"},
     {OPTION_TEXT, ALL, FIELD(output_npz), "--output-npz", "FILE", "all outputs to one .npz"},
     {OPTION_OUTPUT, ALL, 0, "--output", "NAME=FILE", "one output to a .npy; - is stdout"},
@@ -154,6 +158,8 @@ static bool is_known(const struct ul_session *s, const struct row *row)
         return s->model->training == NULL;
     case OFFLOADERS:
         return s->model->offload_file != NULL;
+    case SIZED:
+        return s->model->size_count != 0;
     }
     return false;
 }
@@ -412,6 +418,9 @@ static int apply(const struct ul_session *s, struct ul_run_options *options, con
     case OPTION_RANDOM:
         options->random = true;
         return parse_count(s, row->name, value, &options->seed);
+    case OPTION_SIZE:
+        options->sizes[options->size_count++] = value;
+        return UL_EXIT_OK;
     case OPTION_OUTPUT:
         return assign(s, row->name, value, s->model->outputs, s->model->output_count,
                       &options->outputs[options->output_count++]);
@@ -577,7 +586,9 @@ int ul_options_parse(const struct ul_session *s, struct ul_run_options *options,
     options->inputs = calloc(room, sizeof *options->inputs);
     options->val_inputs = calloc(room, sizeof *options->val_inputs);
     options->outputs = calloc(room, sizeof *options->outputs);
-    if (options->inputs == NULL || options->val_inputs == NULL || options->outputs == NULL)
+    options->sizes = calloc(room, sizeof *options->sizes);
+    if (options->sizes == NULL || options->inputs == NULL || options->val_inputs == NULL ||
+        options->outputs == NULL)
         return ul_out_of_memory(s, room * sizeof *options->inputs);
     for (int at = 1; status == UL_EXIT_OK && at < argc; at++)
         status = parse_one(s, options, argv, &at);
@@ -589,4 +600,5 @@ void ul_options_done(struct ul_run_options *options)
     free(options->inputs);
     free(options->val_inputs);
     free(options->outputs);
+    free((void *)options->sizes);
 }

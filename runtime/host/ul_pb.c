@@ -264,6 +264,9 @@ int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_p
                  const char *what, const struct ul_rt_tensor *tensor, void *data)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
+    int status = ul_sizes_learn(s, file, tensor, pb->rank, pb->dims);
+    if (status != UL_EXIT_OK)
+        return status;
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);
     /* In a typed field each element of 6 bits has a number of its own. */
     bool is_packed = info->bits < 8 && (pb->raw != NULL || 8 % info->bits == 0);
@@ -272,7 +275,7 @@ int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_p
     uint64_t packed_bytes = packed_count * info->bytes;
     struct target target = {data, info->bytes, packed_count, 0};
     char shown[UL_SHOWN_BYTES];
-    int status = check_shape(s, file, pb, what, tensor);
+    status = check_shape(s, file, pb, what, tensor);
     if (status != UL_EXIT_OK)
         return status;
     bool good =

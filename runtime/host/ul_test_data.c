@@ -357,6 +357,7 @@ static int run_set(struct ul_session *s, const char *directory, struct totals *t
     bool by_name;
     uint32_t used;
     int status = totals->set_count > 0 ? ul_session_renew(s) : UL_EXIT_OK;
+    ul_sizes_forget(s);
     if (status == UL_EXIT_OK)
         status = names_match(s, directory, "input", s->model->input_count, &by_name);
     if (status == UL_EXIT_OK)

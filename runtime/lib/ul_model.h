@@ -96,7 +96,9 @@ enum ul_result {
     UL_CHECKPOINT_INVALID,    /* this is no checkpoint, or it is damaged */
     UL_CHECKPOINT_OTHER,      /* needed_bytes, available_bytes: for other parameters, or another
                                  optimizer */
-    UL_PROCESSOR_LACKS        /* what the library was compiled for; detail: the feature */
+    UL_PROCESSOR_LACKS,       /* what the library was compiled for; detail: the feature */
+    UL_SIZE_INVALID           /* a size out of its range, or none was given; detail: its name,
+                                 needed_bytes: the largest, available_bytes: what was given */
 };
 
 /* What was wrong with the data. The value was clamped, the run went on. */
@@ -275,6 +277,8 @@ typedef void ul_step_hook(void *context, uint32_t step);
 
 /* The state of one run, on the stack of the caller. */
 struct ul_run {
+    const int64_t *sizes; /* of a model for a range of sizes, by number */
+    uint32_t size_point;  /* the number of their combination, by which kernels choose their forms */
     const void *const *inputs; /* the caller's buffers, for --io caller */
     void *const *outputs;
     ul_step_hook *hook; /* NULL in normal use */
@@ -483,6 +487,14 @@ struct ul_bank {
     uint64_t capacity_bytes;
 };
 
+/* A size that varies from run to run: from low to high by multiples of step. */
+struct ul_size {
+    const char *name;
+    int64_t low, high, step;
+};
+/* The number of a size that a dimension does not have. */
+#define UL_SIZE_NONE UINT32_MAX
+
 struct ul_model {
     const char *name;
     const char *compiler;    /* "ullage 0.1.0" */
@@ -543,6 +555,16 @@ struct ul_model {
     uint32_t root_count;
     const struct ul_device *device;        /* NULL: the arena is memory of this process */
     const struct ul_rt_training *training; /* NULL: it does not train */
+
+    /* A model for a range of sizes: everything here is for the largest of each. NULL and 0: all
+     * sizes are fixed. */
+    const struct ul_size *sizes;
+    uint32_t size_count;
+    const uint32_t *input_sizes; /* for each dimension of each input, its size, or UL_SIZE_NONE */
+    uint32_t edge_number_count;  /* dimensions of all inputs, then of all outputs */
+    /* Writes these numbers for other sizes. */
+    void (*size_numbers)(const int64_t *sizes, int64_t *numbers);
+    const int64_t *at; /* the sizes of the next run; NULL: they are not known yet */
 
     /* The tables for people and for checks. All counts but step_count are 0 and all pointers NULL
        when model.c was compiled with -DUL_NO_TABLES. */
@@ -712,6 +734,8 @@ static inline const char *ul_result_text(enum ul_result result)
         return "the checkpoint is of another model, or of another optimizer";
     case UL_PROCESSOR_LACKS:
         return "the processor lacks what the library was compiled for";
+    case UL_SIZE_INVALID:
+        return "a size is out of its range, or was not given";
     }
     return "unknown result";
 }

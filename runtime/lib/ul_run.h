@@ -391,6 +391,76 @@ static inline int ul_run_is_set_up(const struct ul_model *model, const unsigned 
            memcmp(ul_at(model, arena, model->mark_offset_bytes), model->mark, sizeof none) == 0;
 }
 
+/* ---- sizes ---- */
+
+static inline int ul_size_has(const struct ul_size *size, int64_t value)
+{
+    return value >= size->low && value <= size->high && (value - size->low) % size->step == 0;
+}
+
+/* Whether each size is in its range. */
+static inline enum ul_result ul_sizes_check(const struct ul_model *model, const int64_t *sizes,
+                                            struct ul_failure *failure)
+{
+    for (uint32_t s = 0; s < model->size_count; s++) {
+        const struct ul_size *size = &model->sizes[s];
+        if (sizes != NULL && ul_size_has(size, sizes[s]))
+            continue;
+        failure->tensor = s;
+        failure->detail = size->name;
+        return ul_fail(failure, UL_SIZE_INVALID, (uint64_t)size->high,
+                       sizes != NULL ? (uint64_t)sizes[s] : 0);
+    }
+    return UL_OK;
+}
+
+/* The number of a combination of sizes, counted from the smallest on; the last size's values run
+   fastest. */
+static inline uint32_t ul_sizes_point(const struct ul_model *model, const int64_t *sizes)
+{
+    uint32_t point = 0;
+    for (uint32_t s = 0; s < model->size_count; s++) {
+        const struct ul_size *size = &model->sizes[s];
+        point = point * (uint32_t)((size->high - size->low) / size->step + 1) +
+                (uint32_t)((sizes[s] - size->low) / size->step);
+    }
+    return point;
+}
+
+/* Puts dimensions from `dims` on into a tensor; returns what follows them. */
+static inline const int64_t *ul_tensor_set_dims(struct ul_rt_tensor *tensor, const int64_t *dims)
+{
+    uint64_t before = 1, after = 1;
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        before *= (uint64_t)tensor->dims[d];
+        after *= (uint64_t)dims[d];
+    }
+    if (before != 0)
+        tensor->size_bytes = tensor->size_bytes / before * after;
+    tensor->dims = tensor->rank != 0 ? dims : NULL;
+    return dims + tensor->rank;
+}
+
+/* The description of a model at other sizes, which have been checked: `tensors` has room for its
+   inputs and outputs, `numbers` for edge_number_count numbers. All these must outlive *at. Tables
+   stay those of the largest sizes. */
+static inline void ul_model_at(const struct ul_model *model, const int64_t *sizes,
+                               struct ul_rt_tensor *tensors, int64_t *numbers, struct ul_model *at)
+{
+    const int64_t *dims = numbers;
+    uint32_t count = model->input_count + model->output_count;
+    *at = *model;
+    model->size_numbers(sizes, numbers);
+    for (uint32_t i = 0; i < count; i++) {
+        tensors[i] =
+            i < model->input_count ? model->inputs[i] : model->outputs[i - model->input_count];
+        dims = ul_tensor_set_dims(&tensors[i], dims);
+    }
+    at->inputs = tensors;
+    at->outputs = tensors + model->input_count;
+    at->at = sizes;
+}
+
 /* Runs the entry point `number` with `threads` threads (see ul_run_threads). A NULL buffer of a
    tensor that is in the arena means that the caller puts the input there, or takes the output from
    there. inputs, outputs, hook and failure may be NULL. */
@@ -417,7 +487,14 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
         if (result != UL_OK)
             return result;
     }
+    if (!ul_is_set_up(model, number)) { /* which has no steps, and no shape that varies */
+        result = ul_sizes_check(model, model->at, failure);
+        if (result != UL_OK)
+            return result;
+    }
     memset(&run, 0, sizeof run);
+    run.sizes = model->at;
+    run.size_point = model->at != NULL ? ul_sizes_point(model, model->at) : 0;
     run.inputs = inputs;
     run.outputs = outputs;
     run.hook = hook;

@@ -20,10 +20,11 @@ ROOMS = {
         "files": "",
         "pipeline": "files options",
         "search": "pipeline options",
+        "sizes": "pipeline files options",
         "trials": ". search pipeline options",
         "quantize": ". pipeline files options",
         "measure": ". pipeline files",
-        ".": "search pipeline files options",
+        ".": "search sizes pipeline files options",
     },
     "passes": {
         "shared": "",

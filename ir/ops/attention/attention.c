@@ -582,22 +582,62 @@ static int64_t even_part(int64_t total, int64_t max, int64_t unit)
     return ceil_to((total + parts - 1) / parts, unit);
 }
 
+static bool is_whole(const struct ul_attention_lower *a, const struct ul_attention *shape)
+{
+    bool wants_shares = gives(a, 3) && shape->scores_mode == 3;
+    return wants_shares || ul_attention_total(shape) <= MAX_KEYS;
+}
+
+/* The keys of a tile. */
+static int64_t tile_keys(const struct ul_attention_lower *a, const struct ul_attention *shape)
+{
+    int64_t longest = shape->past > shape->keys ? shape->past : shape->keys;
+    return is_whole(a, shape) ? ul_attention_total(shape) : even_part(longest, MAX_KEYS, VECTOR);
+}
+
+static int64_t pitch_of(int64_t keys)
+{
+    return ceil_to(keys > 0 ? keys : 1, VECTOR);
+}
+
+/* The most rows that a block may have. */
+static int64_t block_rows(const struct ul_attention_lower *a, const struct ul_attention *shape)
+{
+    int64_t max = shape->batch * shape->heads * shape->queries * shape->value_size / RESULT_SHARE;
+    max = max < MAX_SCORES ? max : MAX_SCORES;
+    int64_t rows = max / pitch_of(tile_keys(a, shape)) / ROW_UNIT * ROW_UNIT;
+    return rows < ROW_UNIT ? ROW_UNIT : rows > MAX_ROWS ? MAX_ROWS : rows;
+}
+
+/* The node's shape with the largest sizes; false: sizes are fixed. */
+static bool read_largest(const struct ul_attention_lower *a, struct ul_attention *shape)
+{
+    const struct ul_graph *largest = a->lower->graph->largest;
+    const struct ul_type *types[UL_ATTENTION_INPUTS] = {NULL};
+    if (largest == NULL || a->node_id >= largest->node_count)
+        return false;
+    const struct ul_node *node = &largest->nodes[a->node_id];
+    if (node->op != a->node->op || node->input_count != a->node->input_count)
+        return false;
+    for (uint32_t i = 0; i < node->input_count && i < UL_ATTENTION_INPUTS; i++)
+        if (node->inputs[i] != UL_NONE)
+            types[i] = &largest->values[node->inputs[i]].type;
+    return ul_attention_read(shape, node, types) == NULL;
+}
+
 /* Chooses the sizes of blocks and tiles, and makes room for them. */
 static void size_blocks(struct ul_attention_lower *a)
 {
     struct ul_lower *lower = a->lower;
     const struct ul_attention *shape = &a->shape;
-    int64_t longest = shape->past > shape->keys ? shape->past : shape->keys;
-    bool wants_shares = gives(a, 3) && shape->scores_mode == 3;
-    a->is_whole = wants_shares || ul_attention_total(&a->shape) <= MAX_KEYS;
-    a->max_keys =
-        a->is_whole ? ul_attention_total(&a->shape) : even_part(longest, MAX_KEYS, VECTOR);
-    a->pitch = ceil_to(a->max_keys > 0 ? a->max_keys : 1, VECTOR);
-    int64_t max = shape->batch * shape->heads * shape->queries * shape->value_size / RESULT_SHARE;
-    max = max < MAX_SCORES ? max : MAX_SCORES;
-    int64_t rows = max / a->pitch / ROW_UNIT * ROW_UNIT;
-    rows = rows < ROW_UNIT ? ROW_UNIT : rows > MAX_ROWS ? MAX_ROWS : rows;
-    a->max_rows = even_part(shape->queries, rows, ROW_UNIT);
+    struct ul_attention largest;
+    a->is_whole = is_whole(a, shape);
+    a->max_keys = tile_keys(a, shape);
+    a->pitch = pitch_of(a->max_keys);
+    if (read_largest(a, &largest))
+        a->max_rows = block_rows(a, &largest);
+    else
+        a->max_rows = even_part(shape->queries, block_rows(a, shape), ROW_UNIT);
     uint64_t count = (uint64_t)a->max_rows;
     a->scores = ul_lower_scratch(lower, a->dtype, count * (uint64_t)a->pitch);
     a->factors = ul_lower_scratch(lower, a->dtype, count);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The whole pipeline: load, passes, program, plan, check; emit.c continues from there. */
+/* From a model file to a program that can be planned: load, passes, lowering. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
-
-/* ---- build ---- */
 
 /* Builds the program of the graph as it is laid out without --row-major. */
 static enum ul_status build_base(struct ul_compile *compile, struct ul_program_options *options)
@@ -77,6 +75,7 @@ static enum ul_status build(struct ul_compile *compile, const struct ul_texts *m
         UL_TRY(ul_compile_read_header(compile));
     else
         UL_TRY(ul_compile_fit(compile));
+    UL_TRY(ul_compile_check_ranges(compile, model_paths->count > 1));
     UL_TRY(ul_compile_read_profile(compile));
     UL_TRY(ul_compile_resolve(compile, &program));
     ul_compile_progress(compile, "reading and simplifying the model");
@@ -84,6 +83,9 @@ static enum ul_status build(struct ul_compile *compile, const struct ul_texts *m
     ul_compile_progress(compile, NULL);
     if (status != UL_OK || compile->options.stop_after != NULL)
         return status;
+    compile->graph.largest = compile->largest != NULL                   ? compile->largest
+                             : ul_compile_has_ranges(&compile->options) ? &compile->graph
+                                                                        : NULL;
     status = build_program(compile, &program);
     if (status != UL_OK)
         ul_diag_prefix(&compile->diag, compile->model.path);
@@ -115,38 +117,4 @@ enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_pa
 {
     const struct ul_texts one = {.count = 1, .items = &model_path};
     return ul_compile_build_roots(compile, &one);
-}
-
-/* ---- plan ---- */
-
-/* Dumps the kernels of the program that was chosen: plans may have tried others. */
-static void dump_kernels(struct ul_compile *compile)
-{
-    struct ul_text text;
-    if (!compile->options.print_kernels || compile->dump == NULL)
-        return;
-    ul_text_init(&text, &compile->keep);
-    ul_program_print_kernels(&text, compile->program);
-    fputs(text.data, compile->dump);
-}
-
-void ul_compile_put_json(struct ul_compile *compile)
-{
-    ul_text_init(&compile->json, &compile->keep);
-    ul_report_put_json(&compile->json, &compile->report);
-    ul_hash_hex(compile->json.data, compile->json.length, compile->plan_sha256);
-}
-
-enum ul_status ul_compile_plan(struct ul_compile *compile)
-{
-    UL_ASSERT(compile->program != NULL);
-    if (compile->options.plan != NULL)
-        UL_TRY(ul_compile_read_plan(compile));
-    else
-        UL_TRY(ul_compile_solve(compile));
-    dump_kernels(compile);
-    ul_compile_describe(compile);
-    ul_compile_put_json(compile);
-    UL_ASSERT(compile->plan.reserved_bytes != NULL && compile->json.length > 0);
-    return UL_OK;
 }

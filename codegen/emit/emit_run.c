@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions that run a root, and the sizes that they take in a program for a range of sizes. */
+#include "codegen/emit/emit_internal.h"
+#include "codegen/program/sized.h"
+
+#include <inttypes.h>
+
+static const struct ul_program_sized *sized_of(const struct ul_emitter *emitter)
+{
+    return emitter->program->sized;
+}
+
+/* ---- model.h ---- */
+
+void ul_emit_sizes_struct(struct ul_emitter *emitter)
+{
+    const struct ul_program_sized *sized = sized_of(emitter);
+    struct ul_text *text = emitter->text;
+    if (sized == NULL)
+        return;
+    ul_text_printf(
+        text,
+        "/* The sizes of a run, each within its range. Inputs and outputs have the shapes "
+        "that\n * follow from them; MODEL.inputs and MODEL.outputs have the largest. */\n"
+        "struct %s_sizes {\n",
+        ul_emit_root_prefix(emitter));
+    for (uint32_t s = 0; s < sized->size_count; s++)
+        ul_text_printf(text, "    int64_t %s; /* %" PRId64 " to %" PRId64 " by %" PRId64 " */\n",
+                       sized->sizes[s].identifier, sized->sizes[s].low, sized->sizes[s].high,
+                       sized->sizes[s].step);
+    ul_text_put(text, "};\n\n");
+}
+
+const char *ul_emit_sizes_parameter(struct ul_emitter *emitter)
+{
+    return sized_of(emitter) == NULL
+               ? ""
+               : ul_arena_printf(emitter->arena, "const struct %s_sizes *sizes, ",
+                                 ul_emit_root_prefix(emitter));
+}
+
+/* ---- model.c ---- */
+
+void ul_emit_sizes_locals(struct ul_emitter *emitter)
+{
+    const struct ul_program_sized *sized = sized_of(emitter);
+    for (uint32_t s = 0; sized != NULL && s < sized->size_count; s++)
+        ul_text_printf(emitter->text, "    const int64_t n%u = run->sizes[%u];\n    (void)n%u;\n",
+                       s, s, s);
+}
+
+/* The size that a dimension is, or UL_NONE. */
+static uint32_t size_of(const struct ul_formula *formula)
+{
+    return formula != NULL && formula->kind == UL_FORMULA_SIZE ? (uint32_t)formula->number
+                                                               : UL_NONE;
+}
+
+static void put_input_sizes(struct ul_emitter *emitter)
+{
+    const struct ul_program_sized *sized = sized_of(emitter);
+    const struct ul_block *root = ul_emit_root(emitter);
+    uint32_t count = 0;
+    ul_text_put(emitter->text, "static const uint32_t input_sizes[] = {");
+    for (uint32_t i = 0; i < root->input_count; i++) {
+        const struct ul_value *value = &emitter->program->graph->values[root->inputs[i]];
+        for (uint32_t d = 0; d < value->type.rank; d++, count++) {
+            uint32_t size = size_of(sized->numbers[root->inputs[i]][d]);
+            ul_text_put(emitter->text, count % 8 == 0 ? "\n    " : " ");
+            if (size == UL_NONE)
+                ul_text_put(emitter->text, "UL_SIZE_NONE,");
+            else
+                ul_text_printf(emitter->text, "%u,", size);
+        }
+    }
+    ul_text_put(emitter->text, count == 0 ? "0};\n" : "\n};\n");
+}
+
+/* The dimensions of a list of values, from number `count` on; returns the number behind them. */
+static uint32_t put_dims(struct ul_emitter *emitter, const ul_value_id *values,
+                         uint32_t value_count, uint32_t count)
+{
+    const struct ul_program_sized *sized = sized_of(emitter);
+    for (uint32_t i = 0; i < value_count; i++) {
+        const struct ul_type *type = &emitter->program->graph->values[values[i]].type;
+        for (uint32_t d = 0; d < type->rank; d++) {
+            const struct ul_formula *formula = sized->numbers[values[i]][d];
+            ul_text_printf(emitter->text, "    numbers[%u] = ", count++);
+            if (formula != NULL)
+                ul_formula_print(emitter->text, formula, NULL);
+            else
+                ul_text_printf(emitter->text, "%" PRId64, type->dims[d]);
+            ul_text_put(emitter->text, ";\n");
+        }
+    }
+    return count;
+}
+
+void ul_emit_sizes_tables(struct ul_emitter *emitter)
+{
+    const struct ul_program_sized *sized = sized_of(emitter);
+    const struct ul_block *root = ul_emit_root(emitter);
+    struct ul_text *text = emitter->text;
+    if (sized == NULL)
+        return;
+    ul_text_put(text, "static const struct ul_size sizes[] = {\n");
+    for (uint32_t s = 0; s < sized->size_count; s++) {
+        ul_text_put(text, "    {");
+        ul_emit_string(text, sized->sizes[s].name);
+        ul_text_printf(text, ", %" PRId64 ", %" PRId64 ", %" PRId64 "},\n", sized->sizes[s].low,
+                       sized->sizes[s].high, sized->sizes[s].step);
+    }
+    ul_text_put(text, "};\n");
+    put_input_sizes(emitter);
+    ul_text_put(text, "static void size_numbers(const int64_t *n, int64_t *numbers)\n{\n");
+    for (uint32_t s = 0; s < sized->size_count; s++)
+        ul_text_printf(text, "    const int64_t n%u = n[%u];\n", s, s);
+    uint32_t count = put_dims(emitter, root->inputs, root->input_count, 0);
+    emitter->edge_number_count = put_dims(emitter, root->outputs, root->output_count, count);
+    for (uint32_t s = 0; s < sized->size_count; s++)
+        ul_text_printf(text, "    (void)n%u;\n", s);
+    ul_text_put(text, "}\n\n");
+}
+
+void ul_emit_sizes_fields(struct ul_emitter *emitter)
+{
+    if (sized_of(emitter) != NULL)
+        ul_text_printf(emitter->text,
+                       "    .sizes = sizes,\n    .size_count = %u,\n    .input_sizes = "
+                       "input_sizes,\n    .edge_number_count = %u,\n    .size_numbers = "
+                       "size_numbers,\n",
+                       sized_of(emitter)->size_count, emitter->edge_number_count);
+}
+
+/* ---- the functions that run a root ---- */
+
+/* The begin of a function that runs: the model at its sizes, as `at`. */
+static void put_sizes(struct ul_emitter *emitter)
+{
+    const struct ul_program_sized *sized = sized_of(emitter);
+    const struct ul_block *root = ul_emit_root(emitter);
+    struct ul_text *text = emitter->text;
+    const char *model = ul_emit_root_model(emitter);
+    ul_text_printf(text,
+                   "    struct ul_failure unused;\n"
+                   "    struct ul_rt_tensor tensors[%u];\n    int64_t numbers[%u];\n"
+                   "    struct ul_model at;\n    int64_t n[%u] = {0};\n"
+                   "    if (failure == NULL)\n        failure = &unused;\n"
+                   "    memset(failure, 0, sizeof *failure);\n",
+                   root->input_count + root->output_count + 1, emitter->edge_number_count + 1,
+                   sized->size_count);
+    for (uint32_t s = 0; s < sized->size_count; s++)
+        ul_text_printf(text, "    n[%u] = sizes != NULL ? sizes->%s : 0;\n", s,
+                       sized->sizes[s].identifier);
+    ul_text_printf(text,
+                   "    if (ul_sizes_check(&%s, n, failure) != UL_OK)\n"
+                   "        return (int)failure->result;\n"
+                   "    ul_model_at(&%s, n, tensors, numbers, &at);\n",
+                   model, model);
+}
+
+static void put_entry(struct ul_emitter *emitter, const char *name, uint32_t entry, const char *to)
+{
+    bool is_run = entry == UL_PROGRAM_RUN;
+    bool is_sized = is_run && emitter->program->sized != NULL;
+    ul_text_printf(emitter->text,
+                   "int %s_%s(%s, %sconst void *const *from,%s%sstruct ul_failure *failure)\n{\n",
+                   ul_emit_root_prefix(emitter), name, emitter->language->handle,
+                   is_sized ? ul_emit_sizes_parameter(emitter) : "",
+                   is_run ? " void *const *to," : "",
+                   is_run || !emitter->language->runs_on_host ? "\n    " : " ");
+    if (is_sized)
+        put_sizes(emitter);
+    ul_text_put(emitter->text, "    return (int)");
+    emitter->language->put_entry(emitter, is_sized ? "at" : ul_emit_root_model(emitter),
+                                 ul_emit_root_entry(emitter, entry), to);
+    ul_text_put(emitter->text, ";\n}\n\n");
+}
+
+void ul_emit_root_functions(struct ul_emitter *emitter)
+{
+    uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
+    put_entry(emitter, "run", UL_PROGRAM_RUN, "to");
+    if (emitter->program->entries[set_up].input_count > 0)
+        put_entry(emitter, "set_up", UL_PROGRAM_SET_UP, "NULL");
+}

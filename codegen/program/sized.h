@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program for a range of sizes: one list of steps and one plan, that of the largest sizes, with
+ * formulas where programs of fixed sizes have numbers.
+ *
+ * Invariants: a program of fixed sizes and this one, run with these sizes, have kernels of equal
+ * text but for numbers, and equal numbers, so that they compute the same bits. A kernel may have
+ * several forms, each for some points of the range. */
+#ifndef UL_CODEGEN_PROGRAM_SIZED_H
+#define UL_CODEGEN_PROGRAM_SIZED_H
+
+#include "codegen/program/formula.h"
+#include "codegen/program/program.h"
+
+/* A size that varies between `low` and `high`, by multiples of `step`, which divides what is
+ * between them. */
+struct ul_program_size {
+    const char *name;       /* as the model or an option has it; untrusted */
+    const char *identifier; /* of C, unique among the sizes */
+    int64_t low, high, step;
+};
+
+/* Points are counted from the smallest sizes on; the last size's values run fastest. */
+struct ul_program_sized {
+    uint32_t size_count;
+    const struct ul_program_size *sizes;
+    /* By value of the graph: formulas of its dims, then of its strides, rank of each; and of the
+     * offset of its view in bytes. */
+    const struct ul_formula *const **numbers;
+    const struct ul_formula **offsets;
+};
+
+#endif

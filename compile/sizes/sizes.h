@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs for a range of sizes. */
+#ifndef UL_COMPILE_SIZES_SIZES_H
+#define UL_COMPILE_SIZES_SIZES_H
+
+#include "codegen/program/sized.h"
+#include "compile/sizes/kernel_form.h"
+#include "compile/sizes/walk.h"
+
+struct ul_compile;
+
+/* A step of the program, or an alternative of it; and its mark in the walk. */
+struct ul_size_slot {
+    uint32_t step, alternative;
+    uint32_t mark;
+};
+
+/* The compile of the model with some sizes: what the program for the range takes from it. */
+struct ul_size_instance {
+    const int64_t *point;              /* its sizes */
+    const int64_t *numbers;            /* of its walk, where that of the largest sizes has them */
+    struct ul_kernel_numbers *kernels; /* by slot; what no kernel runs has form 0 */
+};
+
+/* Instances of a range, and what they have in common. */
+struct ul_size_instances {
+    struct ul_arena *arena;
+    struct ul_compile *compile; /* with the largest sizes */
+    uint32_t size_count;
+    struct ul_program_size *sizes;
+    struct ul_size_instance *items; /* all points; the last size's values run fastest */
+    uint32_t count;
+    struct ul_kernel_forms forms;
+    struct ul_size_mark *marks; /* with the largest sizes, which are the last instance */
+    uint32_t mark_count, number_count;
+    struct ul_size_slot *slots;
+    uint32_t slot_count;
+    uint32_t *alternative_counts; /* by step: those that all instances have */
+};
+
+/* size_list.c: the sizes that options leave open; NULL and 0: none. */
+void ul_size_list(struct ul_compile *compile, struct ul_program_size **sizes, uint32_t *count);
+/* Sets the options of a compile to a point. */
+void ul_size_set(struct ul_compile *compile, const int64_t *point);
+
+/* instances.c: compiles the model with all sizes. The problem of the compile becomes one whose
+ * plans hold for every size: it has the most scratch, and takes bytes over only where all do.
+ * UL_UNSUPPORTED: a size has other steps. */
+enum ul_status ul_size_instances_find(struct ul_size_instances *instances) UL_MUST_CHECK;
+
+/* unify.c: the program for the range, as far as the compile's plan runs it. */
+enum ul_status ul_size_unify(struct ul_size_instances *instances,
+                             struct ul_program **program) UL_MUST_CHECK;
+
+/* sizes.c: where options have ranges of sizes, before the compile's program is planned: finds
+ * instances, which are NULL where there are no ranges. */
+enum ul_status ul_compile_find_sizes(struct ul_compile *compile,
+                                     struct ul_size_instances **instances) UL_MUST_CHECK;
+/* After that: replaces the program by one for all sizes. */
+enum ul_status ul_compile_unify_sizes(struct ul_compile *compile,
+                                      struct ul_size_instances *instances) UL_MUST_CHECK;
+
+#endif

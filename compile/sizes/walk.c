@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What programs for several sizes must have in common, and the numbers in which they may differ.
+ * One walk lists both, and puts formulas where the numbers were, so that these agree. */
+#include "compile/sizes/walk.h"
+
+#include <string.h>
+
+struct ul_program_step *ul_size_step(const struct ul_program *program, uint32_t step,
+                                     uint32_t alternative)
+{
+    if (step >= program->step_count || alternative > program->steps[step].alternative_count)
+        return NULL;
+    struct ul_program_step *own = &program->steps[step];
+    return alternative == 0
+               ? own
+               : (struct ul_program_step *)(uintptr_t)&own->alternatives[alternative - 1];
+}
+
+/* ---- marks and numbers ---- */
+
+static void begin_mark(struct ul_size_walk *walk, const char *node)
+{
+    UL_GROW(walk->arena, walk->marks, walk->mark_count, walk->mark_capacity);
+    walk->marks[walk->mark_count++] =
+        (struct ul_size_mark){.number_begin = walk->number_count, .node = node};
+}
+
+static void put_fact(struct ul_size_walk *walk, uint64_t fact)
+{
+    struct ul_size_mark *mark = &walk->marks[walk->mark_count - 1];
+    mark->hash = (mark->hash ^ fact) * UINT64_C(0x9E3779B97F4A7C15);
+    mark->hash ^= mark->hash >> 29;
+}
+
+static void put_text_fact(struct ul_size_walk *walk, const char *text)
+{
+    put_fact(walk, text != NULL);
+    for (const char *at = text; at != NULL && *at != '\0'; at++)
+        put_fact(walk, (unsigned char)*at);
+}
+
+/* Lists a number; the formula for it, once there are formulas. */
+static const struct ul_formula *put_number(struct ul_size_walk *walk, int64_t number)
+{
+    uint32_t index = walk->number_count;
+    if (walk->formulas != NULL) {
+        walk->number_count++;
+        return ul_formula_is_fixed(walk->formulas[index]) ? NULL : walk->formulas[index];
+    }
+    UL_GROW(walk->arena, walk->numbers, index, walk->number_capacity);
+    walk->numbers[walk->number_count++] = number;
+    return NULL;
+}
+
+/* ---- values ---- */
+
+/* Whether the elements of a constant are the first ones of another. Where they are large,
+ * pieces are compared: what a pass computes from a size differs everywhere. */
+static bool begins(const struct ul_tensor *whole, const struct ul_tensor *part, uint64_t bytes)
+{
+    enum { PIECE_BYTES = 4096, PIECES = 64 };
+    if (whole->data == NULL || part->data == NULL)
+        return whole->data == part->data &&
+               memcmp(whole->splat, part->splat, sizeof whole->splat) == 0;
+    if (bytes <= (uint64_t)PIECES * PIECE_BYTES)
+        return memcmp(whole->data, part->data, bytes) == 0;
+    for (uint64_t p = 0; p < PIECES; p++) {
+        uint64_t at = (bytes - PIECE_BYTES) / (PIECES - 1) * p;
+        if (memcmp(whole->data + at, part->data + at, PIECE_BYTES) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_same_constant(const struct ul_value *whole, const struct ul_value *part)
+{
+    uint64_t bytes = ul_type_bytes(&part->type);
+    if (whole->tensor == NULL || part->tensor == NULL)
+        return whole->tensor == part->tensor;
+    return bytes <= ul_type_bytes(&whole->type) && begins(whole->tensor, part->tensor, bytes);
+}
+
+static void walk_value(struct ul_size_walk *walk, const struct ul_graph *graph, ul_value_id id,
+                       struct ul_program_sized *sized)
+{
+    const struct ul_value *value = &graph->values[id];
+    uint32_t rank = value->type.rank;
+    bool has_view = value->view.base != UL_NONE;
+    put_fact(walk, value->kind);
+    put_fact(walk, (uint64_t)rank << 32 | value->type.dtype);
+    put_fact(walk, (uint64_t)value->view.base << 32 | value->donor);
+    put_fact(walk, is_same_constant(&walk->base->graph->values[id], value));
+    const struct ul_formula **numbers =
+        sized != NULL ? UL_NEW_ARRAY(walk->arena, const struct ul_formula *, 2 * rank) : NULL;
+    for (uint32_t d = 0; d < 2 * rank; d++) {
+        int64_t stride = d >= rank && has_view ? value->view.strides[d - rank] : 0;
+        const struct ul_formula *formula =
+            put_number(walk, d < rank ? value->type.dims[d] : stride);
+        if (numbers != NULL)
+            numbers[d] = formula;
+    }
+    const struct ul_formula *offset = put_number(walk, has_view ? value->view.offset_bytes : 0);
+    if (sized != NULL) {
+        sized->numbers[id] = numbers;
+        sized->offsets[id] = offset;
+    }
+}
+
+/* The values at the model's edge, and those that steps of the base read or write: others, such as
+ * shapes that a pass has computed, are in no program. */
+static bool *mark_used(const struct ul_size_walk *walk)
+{
+    const struct ul_program *base = walk->base;
+    const struct ul_graph *graph = base->graph;
+    bool *used = UL_NEW_ARRAY(walk->arena, bool, graph->value_count);
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        const struct ul_block *root = &graph->blocks[r];
+        for (uint32_t i = 0; i < root->input_count; i++)
+            used[root->inputs[i]] = true;
+        for (uint32_t i = 0; i < root->output_count; i++)
+            used[root->outputs[i]] = true;
+    }
+    for (uint32_t s = 0; s < base->step_count; s++) {
+        const struct ul_program_step *step;
+        for (uint32_t a = 0; (step = ul_size_step(base, s, a)) != NULL; a++)
+            for (uint32_t i = 0; i < step->arg_count; i++) {
+                uint32_t place = step->args[i].place;
+                if (place != UL_PLAN_NONE && base->places[place].value != UL_NONE)
+                    used[base->places[place].value] = true;
+                if (step->views[i] != UL_NONE)
+                    used[step->views[i]] = true;
+            }
+    }
+    return used;
+}
+
+/* ---- steps ---- */
+
+static void walk_address(struct ul_size_walk *walk, struct ul_program_address *address)
+{
+    put_fact(walk, (uint64_t)address->place << 32 | address->loop);
+    address->offset = put_number(walk, address->offset_bytes);
+    address->stride = put_number(walk, address->stride_bytes);
+}
+
+static void walk_step(struct ul_size_walk *walk, struct ul_program_step *step)
+{
+    put_fact(walk, (uint64_t)step->kind << 32 | step->arg_count);
+    put_fact(walk, (uint64_t)step->region << 32 | step->kept_place);
+    put_text_fact(walk, step->op);
+    put_text_fact(walk, step->implementation);
+    for (uint32_t a = 0; a < step->arg_count; a++) {
+        walk_address(walk, &step->args[a]);
+        put_fact(walk, (uint64_t)step->views[a] << 1 | step->written[a]);
+    }
+    step->copy = put_number(walk, (int64_t)step->copy_bytes);
+}
+
+/* ---- all ---- */
+
+static void walk_frame(struct ul_size_walk *walk, struct ul_program *program)
+{
+    begin_mark(walk, NULL);
+    put_fact(walk, program->graph->value_count);
+    put_fact(walk, program->step_count);
+    put_fact(walk, program->place_count);
+    put_fact(walk, program->region_count);
+    for (uint32_t p = 0; p < program->place_count; p++) {
+        put_fact(walk, (uint64_t)program->places[p].kind << 32 | program->places[p].value);
+        put_fact(walk, program->places[p].pack != NULL);
+    }
+    for (uint32_t r = 0; r < program->region_count; r++) {
+        struct ul_program_region *region = &program->regions[r];
+        put_fact(walk, (uint64_t)region->kind << 32 | region->parent);
+        region->round_count = put_number(walk, region->rounds);
+        if (region->kind == UL_PLAN_BRANCH)
+            walk_address(walk, &region->condition);
+    }
+}
+
+void ul_size_walk(struct ul_size_walk *walk, struct ul_program *program,
+                  struct ul_program_sized *sized)
+{
+    const struct ul_program *base = walk->base;
+    const struct ul_graph *graph = program->graph;
+    walk_frame(walk, program);
+    if (graph->value_count != base->graph->value_count || program->step_count != base->step_count)
+        return;
+    const bool *used = mark_used(walk);
+    for (ul_value_id v = 0; v < graph->value_count; v++) {
+        if (!used[v])
+            continue;
+        begin_mark(walk, graph->values[v].name);
+        walk_value(walk, graph, v, sized);
+    }
+    for (uint32_t s = 0; s < base->step_count; s++)
+        for (uint32_t a = 0; ul_size_step(base, s, a) != NULL; a++) {
+            struct ul_program_step *step = ul_size_step(program, s, a);
+            begin_mark(walk, base->graph->nodes[base->steps[s].node].name);
+            if (step != NULL)
+                walk_step(walk, step);
+        }
+}
