@@ -46,20 +46,17 @@ static void put_lookup(struct printer *printer, const struct ul_ks_data *stmt,
                        uint32_t indent)
 {
     struct ul_text *text = printer->expr.text;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(text, "{\n");
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(text, "const int64_t v%u = %s;\n", stmt->var, first);
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(text, "ul_lookup_%s(b%u + ", lookup->is_signed ? "i8" : "u8", lookup->to);
+    ul_put_line(&printer->expr, indent, "{\n");
+    ul_put_line(&printer->expr, indent + 1, "const int64_t v%u = %s;\n", stmt->var, first);
+    ul_put_line(&printer->expr, indent + 1, "ul_lookup_%s(b%u + ", lookup->is_signed ? "i8" : "u8",
+                lookup->to);
     ul_put_expr(&printer->expr, lookup->to_index);
     ul_text_printf(text, ", b%u + ", lookup->from);
     ul_put_expr(&printer->expr, lookup->from_index);
     ul_text_printf(text, ", b%u, ", lookup->table);
     put_loop_end(printer, stmt, last);
     ul_text_printf(text, " - v%u);\n", stmt->var);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(text, "}\n");
+    ul_put_line(&printer->expr, indent, "}\n");
 }
 
 /* Whether an innermost loop stores integers in an array of the kernel's own: mostly sums. */
@@ -135,8 +132,7 @@ static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, con
     put_loop_end(printer, stmt, last);
     ul_text_printf(printer->expr.text, "; v%u++) {\n", stmt->var);
     put_list(printer, stmt->body, indent + 1);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->expr.text, "}\n");
+    ul_put_line(&printer->expr, indent, "}\n");
 }
 
 static void put_if(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
@@ -239,8 +235,7 @@ static void put_level(struct printer *printer, const struct ul_region *region, u
     const struct ul_ks_data *loop = &printer->expr.kernel->stmts[region->levels[level]];
     if (!printer->expr.used[loop->var])
         return;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->expr.text, "const int64_t v%u = t_item", loop->var);
+    ul_put_line(&printer->expr, indent, "const int64_t v%u = t_item", loop->var);
     if (below > 1)
         ul_text_printf(printer->expr.text, " / %" PRId64, below);
     if (repeats)
@@ -269,15 +264,13 @@ static void put_item(struct printer *printer, const struct ul_region *region, ui
     } else if (pieces == 1) {
         put_loop(printer, loop, "0", NULL, indent);
     } else {
-        ul_put_indent(&printer->expr, indent);
-        ul_text_put(printer->expr.text, "const int64_t t_low = t_item");
+        ul_put_line(&printer->expr, indent, "const int64_t t_low = t_item");
         if (last > 0)
             ul_text_printf(printer->expr.text, " %% %" PRId64, pieces);
         ul_text_printf(printer->expr.text, " * %" PRId64 ";\n", region->piece);
-        ul_put_indent(&printer->expr, indent);
-        ul_text_printf(printer->expr.text,
-                       "const int64_t t_high = ul_min(t_low + %" PRId64 ", %" PRId64 ");\n",
-                       region->piece, count);
+        ul_put_line(&printer->expr, indent,
+                    "const int64_t t_high = ul_min(t_low + %" PRId64 ", %" PRId64 ");\n",
+                    region->piece, count);
         put_loop(printer, loop, "t_low", "t_high", indent);
     }
 }
@@ -292,8 +285,7 @@ static void put_items(struct printer *printer, const struct ul_region *region, u
         put_loop(printer, loop, "t_share.begin", "t_share.end", indent);
         return;
     }
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->expr.text,
+    ul_put_line(&printer->expr, indent,
                 "for (int64_t t_item = t_share.begin; t_item < t_share.end; t_item++) {\n");
     for (uint32_t i = 1; i < last; i++)
         below *= region->counts[i];
@@ -303,26 +295,21 @@ static void put_items(struct printer *printer, const struct ul_region *region, u
         below = i + 1 < last ? below / region->counts[i + 1] : below;
     }
     put_item(printer, region, indent + 1);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->expr.text, "}\n");
+    ul_put_line(&printer->expr, indent, "}\n");
 }
 
 static void put_region(struct printer *printer, const struct ul_region *region, uint32_t indent)
 {
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->expr.text, "UL_PARALLEL(run)\n");
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->expr.text, "{\n");
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(printer->expr.text,
-                   "const struct ul_share t_share = ul_share(%" PRId64 ", %" PRIu32 ");\n",
-                   region->item_count, region->shares);
+    ul_put_line(&printer->expr, indent, "UL_PARALLEL(run)\n");
+    ul_put_line(&printer->expr, indent, "{\n");
+    ul_put_line(&printer->expr, indent + 1,
+                "const struct ul_share t_share = ul_share(%" PRId64 ", %" PRIu32 ");\n",
+                region->item_count, region->shares);
     printer->region = region;
     put_private(printer, region, indent + 1);
     put_items(printer, region, indent + 1);
     printer->region = NULL;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->expr.text, "}\n");
+    ul_put_line(&printer->expr, indent, "}\n");
 }
 
 static void put_list(struct printer *printer, ul_ks first, uint32_t indent)

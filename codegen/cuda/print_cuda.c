@@ -108,34 +108,26 @@ static void put_in_thread(struct printer *printer, ul_ks first, uint32_t indent)
 
 static void put_barrier(const struct printer *printer, uint32_t indent)
 {
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, is_warp(printer->phase) ? "__syncwarp();\n" : "__syncthreads();\n");
+    ul_put_line(&printer->expr, indent,
+                is_warp(printer->phase) ? "__syncwarp();\n" : "__syncthreads();\n");
 }
 
 static void put_close(const struct printer *printer, uint32_t indent)
 {
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "}\n");
+    ul_put_line(&printer->expr, indent, "}\n");
 }
 
 /* Every thread of the team walks the loop; its end is computed once, before any thread stores. */
 static void put_loop_head(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
 {
     bool plain = printer->in_thread || ul_is_index_only(printer->kernel, stmt->value);
+    const char *end = ul_expr_text(&printer->expr, stmt->value);
     if (!plain) {
-        ul_put_indent(&printer->expr, indent);
-        ul_text_printf(printer->text, "const int64_t t_end%u = ", stmt->var);
-        ul_put_expr(&printer->expr, stmt->value);
-        ul_text_put(printer->text, ";\n");
+        ul_put_line(&printer->expr, indent, "const int64_t t_end%u = %s;\n", stmt->var, end);
+        end = ul_arena_printf(printer->text->arena, "t_end%u", stmt->var);
     }
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "for (%s v%u = 0; v%u < ", index_type(printer, stmt->var),
-                   stmt->var, stmt->var);
-    if (plain)
-        ul_put_expr(&printer->expr, stmt->value);
-    else
-        ul_text_printf(printer->text, "t_end%u", stmt->var);
-    ul_text_printf(printer->text, "; v%u++) {\n", stmt->var);
+    ul_put_line(&printer->expr, indent, "for (%s v%u = 0; v%u < %s; v%u++) {\n",
+                index_type(printer, stmt->var), stmt->var, stmt->var, end, stmt->var);
 }
 
 static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
@@ -147,16 +139,12 @@ static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, uin
 
 static void put_if_head(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
 {
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "if (");
-    ul_put_expr(&printer->expr, stmt->value);
-    ul_text_put(printer->text, ") {\n");
+    ul_put_line(&printer->expr, indent, "if (%s) {\n", ul_expr_text(&printer->expr, stmt->value));
 }
 
 static void put_else(struct printer *printer, uint32_t indent)
 {
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "} else {\n");
+    ul_put_line(&printer->expr, indent, "} else {\n");
 }
 
 static void put_if(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
@@ -192,8 +180,8 @@ static void put_rounds(struct printer *printer, const struct ul_nest *nest, cons
         const char *suffix = number_suffix(nest->total);
         if (printer->expr.used[loop->var]) {
             const char *type = index_type(printer, loop->var);
-            ul_put_indent(&printer->expr, indent);
-            ul_text_printf(printer->text, "const %s v%u = (%s)(%s", type, loop->var, type, name);
+            ul_put_line(&printer->expr, indent, "const %s v%u = (%s)(%s", type, loop->var, type,
+                        name);
             if (below > 1)
                 ul_text_printf(printer->text, " / %" PRId64 "%s", below, suffix);
             if (above > 1)
@@ -222,11 +210,9 @@ static void find_packs(struct printer *printer, const struct ul_nest *nest, ul_k
     if (expr->op != UL_KX_LOAD || printer->expr.elements[id] != NULL ||
         !ul_grid_is_contiguous(printer->kernel, nest, expr->a))
         return;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "const auto t_pack%u = ul_pack_read<%u>(b%u + (",
-                   printer->pack_count, nest->vector, expr->var);
-    ul_put_expr(&printer->expr, expr->a);
-    ul_text_put(printer->text, "), true);\n");
+    ul_put_line(&printer->expr, indent,
+                "const auto t_pack%u = ul_pack_read<%u>(b%u + (%s), true);\n", printer->pack_count,
+                nest->vector, expr->var, ul_expr_text(&printer->expr, expr->a));
     printer->expr.elements[id] =
         ul_arena_printf(printer->text->arena, "t_pack%u.at[t_u]", printer->pack_count++);
 }
@@ -239,17 +225,15 @@ static void put_pack_stores(struct printer *printer, const struct ul_nest *nest,
         const struct ul_ks_data *stmt = stmt_get(printer, id);
         if (stmt->kind != UL_KS_STORE)
             continue;
-        ul_put_indent(&printer->expr, indent);
         if (declare) {
-            ul_text_printf(printer->text, "ul_pack_of<%s, %u> t_result%u;\n",
-                           ul_storage_type(printer->kernel->buffers[stmt->buffer].dtype),
-                           nest->vector, stmt->buffer);
+            ul_put_line(&printer->expr, indent, "ul_pack_of<%s, %u> t_result%u;\n",
+                        ul_storage_type(printer->kernel->buffers[stmt->buffer].dtype), nest->vector,
+                        stmt->buffer);
         } else {
             /* ul_pack_write writes only to the device's memory; packs are of nothing else. */
             UL_ASSERT(printer->kernel->buffers[stmt->buffer].role != UL_BUFFER_LOCAL);
-            ul_text_printf(printer->text, "ul_pack_write(b%u + (", stmt->buffer);
-            ul_put_expr(&printer->expr, stmt->index);
-            ul_text_printf(printer->text, "), t_result%u);\n", stmt->buffer);
+            ul_put_line(&printer->expr, indent, "ul_pack_write(b%u + (%s), t_result%u);\n",
+                        stmt->buffer, ul_expr_text(&printer->expr, stmt->index), stmt->buffer);
         }
     }
 }
@@ -265,9 +249,8 @@ static void put_lanes(struct printer *printer, const struct ul_nest *nest, ul_ks
             continue;
         UL_ASSERT(printer->lane_count < printer->kernel->var_count);
         printer->lanes[printer->lane_count++] = stmt->var;
-        ul_put_indent(&printer->expr, indent);
-        ul_text_printf(printer->text, "%s t_lanes%u[%u];\n", variable_type(printer, stmt->var),
-                       stmt->var, nest->vector);
+        ul_put_line(&printer->expr, indent, "%s t_lanes%u[%u];\n",
+                    variable_type(printer, stmt->var), stmt->var, nest->vector);
     }
 }
 
@@ -285,10 +268,9 @@ static void put_lane(struct printer *printer, const struct ul_nest *nest, ul_ks 
                      uint32_t indent)
 {
     for (uint32_t i = 0; i < printer->lane_count; i++) {
-        ul_put_indent(&printer->expr, indent);
-        ul_text_printf(printer->text, "[[maybe_unused]] %s &v%u = t_lanes%u[t_u];\n",
-                       variable_type(printer, printer->lanes[i]), printer->lanes[i],
-                       printer->lanes[i]);
+        ul_put_line(&printer->expr, indent, "[[maybe_unused]] %s &v%u = t_lanes%u[t_u];\n",
+                    variable_type(printer, printer->lanes[i]), printer->lanes[i],
+                    printer->lanes[i]);
     }
     for (ul_ks id = first; id != end; id = stmt_get(printer, id)->next) {
         struct ul_ks_data stmt = *stmt_get(printer, id);
@@ -328,18 +310,14 @@ static ul_ks put_pack_run(struct printer *printer, const struct ul_nest *nest, u
         if (stmt->kind == UL_KS_STORE || (nest->varies[stmt->var] && printer->expr.used[stmt->var]))
             find_packs(printer, nest, stmt->value, indent);
     }
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "UL_EACH_OF_PACK\n");
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "for (int t_u = 0; t_u < %u; t_u++) {\n", nest->vector);
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first + t_u;\n",
-                   index_type(printer, var), var);
+    ul_put_line(&printer->expr, indent, "UL_EACH_OF_PACK\n");
+    ul_put_line(&printer->expr, indent, "for (int t_u = 0; t_u < %u; t_u++) {\n", nest->vector);
+    ul_put_line(&printer->expr, indent + 1, "[[maybe_unused]] const %s v%u = t_first + t_u;\n",
+                index_type(printer, var), var);
     if (nest->epilogue != NULL) {
         uint32_t acc = nest->epilogue->acc;
-        ul_put_indent(&printer->expr, indent + 1);
-        ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_sums.at[t_u];\n",
-                       variable_type(printer, acc), acc);
+        ul_put_line(&printer->expr, indent + 1, "[[maybe_unused]] const %s v%u = t_sums.at[t_u];\n",
+                    variable_type(printer, acc), acc);
     }
     put_lane(printer, nest, first, end, indent + 1);
     put_close(printer, indent);
@@ -380,11 +358,9 @@ static void put_pack_list(struct printer *printer, const struct ul_nest *nest, u
 static void put_elements(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
 {
     uint32_t var = ul_nest_var(nest, printer->kernel);
-    ul_put_indent(&printer->expr, indent++);
-    ul_text_put(printer->text, "{\n");
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first;\n",
-                   index_type(printer, var), var);
+    ul_put_line(&printer->expr, indent++, "{\n");
+    ul_put_line(&printer->expr, indent, "[[maybe_unused]] const %s v%u = t_first;\n",
+                index_type(printer, var), var);
     put_pack_stores(printer, nest, true, indent);
     printer->pack_count = printer->lane_count = 0;
     printer->lanes = UL_NEW_ARRAY(printer->text->arena, uint32_t, printer->kernel->var_count);
@@ -397,19 +373,16 @@ static void put_elements(struct printer *printer, const struct ul_nest *nest, ui
 
 static void put_for(struct printer *printer, const char *name, int64_t count, uint32_t indent)
 {
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "UL_EACH_OF_PACK\n");
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "for (int %s = 0; %s < %" PRId64 "; %s++) {\n", name, name, count,
-                   name);
+    ul_put_line(&printer->expr, indent, "UL_EACH_OF_PACK\n");
+    ul_put_line(&printer->expr, indent, "for (int %s = 0; %s < %" PRId64 "; %s++) {\n", name, name,
+                count, name);
 }
 
 /* const <type> v<var> = <value>; */
 static void put_index(struct printer *printer, uint32_t var, const char *value, uint32_t indent)
 {
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = %s;\n", index_type(printer, var),
-                   var, value);
+    ul_put_line(&printer->expr, indent, "[[maybe_unused]] const %s v%u = %s;\n",
+                index_type(printer, var), var, value);
 }
 
 /* target[t_u] = the expression, for each element. */
@@ -420,10 +393,8 @@ static void put_factor(struct printer *printer, const struct ul_nest *nest, ul_k
     put_for(printer, "t_u", nest->vector, indent);
     put_index(printer, ul_nest_var(nest, printer->kernel), "t_first + t_u", indent + 1);
     put_lane(printer, nest, UL_NONE, UL_NONE, indent + 1);
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(printer->text, "%s[t_u] = ", target);
-    ul_put_expr(&printer->expr, expression);
-    ul_text_put(printer->text, ";\n");
+    ul_put_line(&printer->expr, indent + 1, "%s[t_u] = %s;\n", target,
+                ul_expr_text(&printer->expr, expression));
     put_close(printer, indent);
     memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
 }
@@ -434,9 +405,8 @@ static void put_slide_loop(struct printer *printer, const struct ul_nest *nest, 
     const struct ul_slide *slide = &nest->slide;
     const struct ul_ks_data *inner = stmt_get(printer, slide->inner);
     int64_t stride = slide->stride, places = (slide->count - 1) * stride + slide->rounds;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "float t_fixed[%" PRId64 "][%u], t_moving[%u];\n", slide->rounds,
-                   nest->vector, nest->vector);
+    ul_put_line(&printer->expr, indent, "float t_fixed[%" PRId64 "][%u], t_moving[%u];\n",
+                slide->rounds, nest->vector, nest->vector);
     put_for(printer, "t_k", slide->rounds, indent);
     put_index(printer, inner->var, "t_k", indent + 1);
     put_factor(printer, nest, slide->fixed, "t_fixed[t_k]", indent + 1);
@@ -446,13 +416,10 @@ static void put_slide_loop(struct printer *printer, const struct ul_nest *nest, 
     put_pack_list(printer, nest, inner->body, slide->last, indent + 1);
     put_factor(printer, nest, slide->moving, "t_moving", indent + 1);
     put_for(printer, "t_r", slide->count, indent + 1);
-    ul_put_indent(&printer->expr, indent + 2);
-    ul_text_printf(printer->text, "const int t_k = t_x - t_r * %" PRId64 ";\n", stride);
+    ul_put_line(&printer->expr, indent + 2, "const int t_k = t_x - t_r * %" PRId64 ";\n", stride);
     put_for(printer, "t_u", nest->vector, indent + 2);
-    ul_put_indent(&printer->expr, indent + 3);
-    ul_text_printf(printer->text, "if (t_k >= 0 && t_k < %" PRId64 ")\n", slide->rounds);
-    ul_put_indent(&printer->expr, indent + 4);
-    ul_text_put(printer->text,
+    ul_put_line(&printer->expr, indent + 3, "if (t_k >= 0 && t_k < %" PRId64 ")\n", slide->rounds);
+    ul_put_line(&printer->expr, indent + 4,
                 "t_slide[t_r][t_u] = fmaf(t_fixed[t_k][t_u], t_moving[t_u], t_slide[t_r][t_u]);\n");
     for (uint32_t i = 3; i-- > 0;)
         put_close(printer, indent + i);
@@ -467,9 +434,8 @@ static void put_slide_results(struct printer *printer, const struct ul_nest *nes
     uint32_t position = stmt_get(printer, nest->loops[slide->loop])->var;
     put_for(printer, "t_r", slide->count, indent);
     put_index(printer, position, "t_from + t_r", indent + 1);
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(printer->text, "float (&t_lanes%u)[%u] = t_slide[t_r];\n", slide->sum,
-                   nest->vector);
+    ul_put_line(&printer->expr, indent + 1, "float (&t_lanes%u)[%u] = t_slide[t_r];\n", slide->sum,
+                nest->vector);
     printer->lanes[printer->lane_count++] = slide->sum;
     put_pack_stores(printer, nest, true, indent + 1);
     put_pack_list(printer, nest, first, UL_NONE, indent + 1);
@@ -485,21 +451,18 @@ static void put_slide(struct printer *printer, const struct ul_nest *nest, uint3
     const struct ul_ks_data *sum = stmt_get(printer, ul_nest_body(nest, printer->kernel));
     ul_ks loop = sum->next, rest = stmt_get(printer, loop)->next;
     uint32_t position = stmt_get(printer, nest->loops[slide->loop])->var, depth = indent + 1;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "{\n");
+    ul_put_line(&printer->expr, indent, "{\n");
     put_index(printer, ul_nest_var(nest, printer->kernel), "t_first", indent + 1);
     put_index(printer, position, "t_from", indent + 1);
     printer->pack_count = printer->lane_count = 0;
     printer->lanes = UL_NEW_ARRAY(printer->text->arena, uint32_t, printer->kernel->var_count);
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(printer->text, "float t_slide[%u][%u];\n", slide->count, nest->vector);
+    ul_put_line(&printer->expr, indent + 1, "float t_slide[%u][%u];\n", slide->count, nest->vector);
     put_for(printer, "t_r", slide->count, indent + 1);
     put_factor(printer, nest, sum->value, "t_slide[t_r]", indent + 2);
     put_close(printer, indent + 1);
     for (; loop != slide->inner; loop = stmt_get(printer, loop)->body, depth++)
         put_loop_head(printer, stmt_get(printer, loop), depth);
-    ul_put_indent(&printer->expr, depth);
-    ul_text_put(printer->text, "{\n");
+    ul_put_line(&printer->expr, depth, "{\n");
     put_slide_loop(printer, nest, depth + 1);
     for (; depth > indent; depth--)
         put_close(printer, depth);
@@ -521,17 +484,15 @@ static void put_pack(struct printer *printer, const struct ul_nest *nest, const 
     if (nest->slide.count > 0)
         packs.rounds[nest->slide.loop] /= nest->slide.count;
     put_rounds(printer, &packs, name, indent);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "const %s t_first = v%u * %u;\n", index_type(printer, var), var,
-                   nest->vector);
+    ul_put_line(&printer->expr, indent, "const %s t_first = v%u * %u;\n", index_type(printer, var),
+                var, nest->vector);
     if (nest->slide.count == 0) {
         put_elements(printer, nest, indent);
         return;
     }
     uint32_t position = stmt_get(printer, nest->loops[nest->slide.loop])->var;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "const %s t_from = v%u * %u;\n", index_type(printer, position),
-                   position, nest->slide.count);
+    ul_put_line(&printer->expr, indent, "const %s t_from = v%u * %u;\n",
+                index_type(printer, position), position, nest->slide.count);
     put_slide(printer, nest, indent);
 }
 
@@ -570,8 +531,7 @@ static void put_aligned(struct printer *printer, const struct ul_nest *nest, uin
     bool *is_found = UL_NEW_ARRAY(printer->text->arena, bool, kernel->buffer_count);
     const char *separator = "";
     find_list_aligned(printer, nest, ul_nest_body(nest, printer->kernel), is_found);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "if (");
+    ul_put_line(&printer->expr, indent, "if (");
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         if (!is_found[i] || !printer->mentions.buffers[i])
             continue;
@@ -591,27 +551,25 @@ static void put_strided_loop(struct printer *printer, const struct ul_nest *nest
     const char *type = index_type(printer, var);
     int64_t count;
     bool all = ul_kx_is_int(printer->kernel, loop->value, &count) && count == phase->team;
-    ul_put_indent(&printer->expr, indent);
+    const char *end = ul_expr_text(&printer->expr, loop->value);
     if (nest->total > phase->team) {
-        ul_text_printf(printer->text, "for (%s v%u = t_thread; v%u < ", type, var, var);
-        ul_put_expr(&printer->expr, loop->value);
-        ul_text_printf(printer->text, "; v%u += %" PRId64 ") {\n", var, phase->team);
+        ul_put_line(&printer->expr, indent,
+                    "for (%s v%u = t_thread; v%u < %s; v%u += %" PRId64 ") {\n", type, var, var,
+                    end, var, phase->team);
     } else {
-        ul_text_put(printer->text, "{\n");
-        ul_put_indent(&printer->expr, indent + 1);
-        ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_thread", type, var);
+        ul_put_line(&printer->expr, indent, "{\n");
+        ul_put_line(&printer->expr, indent + 1, "[[maybe_unused]] const %s v%u = t_thread", type,
+                    var);
         if (nest->shift != UL_NONE) {
             ul_text_put(printer->text, " - ");
             ul_put_expr(&printer->expr, nest->shift);
         }
         ul_text_put(printer->text, ";\n");
         if (!all || nest->shift != UL_NONE) {
-            ul_put_indent(&printer->expr, ++indent);
-            ul_text_printf(printer->text,
-                           nest->shift != UL_NONE ? "if (v%u >= 0 && v%u < " : "if (v%u < ", var,
-                           var);
-            ul_put_expr(&printer->expr, loop->value);
-            ul_text_put(printer->text, ") {\n");
+            const char *low = nest->shift == UL_NONE
+                                  ? ""
+                                  : ul_arena_printf(printer->text->arena, "v%u >= 0 && ", var);
+            ul_put_line(&printer->expr, ++indent, "if (%sv%u < %s) {\n", low, var, end);
             put_in_thread(printer, loop->body, indent + 1);
             put_close(printer, indent--);
             put_close(printer, indent);
@@ -626,15 +584,15 @@ static void put_strided_loop(struct printer *printer, const struct ul_nest *nest
 static void put_round_loop(struct printer *printer, int64_t total, uint32_t indent)
 {
     UL_ASSERT(!printer->phase->is_loose);
-    ul_put_indent(&printer->expr, indent);
     if (total <= printer->phase->team) {
-        ul_text_printf(printer->text, "if (const %s t_round = t_thread; t_round < %" PRId64 ") {\n",
-                       number_type(total), total);
+        ul_put_line(&printer->expr, indent,
+                    "if (const %s t_round = t_thread; t_round < %" PRId64 ") {\n",
+                    number_type(total), total);
         return;
     }
-    ul_text_printf(printer->text,
-                   "for (%s t_round = t_thread; t_round < %" PRId64 "; t_round += %" PRId64 ") {\n",
-                   number_type(total), total, printer->phase->team);
+    ul_put_line(&printer->expr, indent,
+                "for (%s t_round = t_thread; t_round < %" PRId64 "; t_round += %" PRId64 ") {\n",
+                number_type(total), total, printer->phase->team);
 }
 
 static void put_strided_nest(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
@@ -663,8 +621,7 @@ static void put_strided(struct printer *printer, ul_ks id, uint32_t indent)
     put_round_loop(printer, nest->total / nest->vector, indent + 1);
     put_pack(printer, nest, "t_round", indent + 2);
     put_close(printer, indent + 1);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "} else {\n");
+    ul_put_line(&printer->expr, indent, "} else {\n");
     put_strided_nest(printer, nest, indent + 1);
     put_close(printer, indent);
 }
@@ -697,9 +654,9 @@ static void put_fold(struct printer *printer, const struct ul_grid_fold *fold, u
 {
     const struct ul_kx_data *value = &printer->kernel->exprs[fold->value];
     const char *type = ul_c_type(value->dtype);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "b%u = ul_fold<%" PRId64 ">(b%u, [](%s x, %s y) -> %s { return ",
-                   fold->buffer, fold->width, fold->buffer, type, type, type);
+    ul_put_line(&printer->expr, indent,
+                "b%u = ul_fold<%" PRId64 ">(b%u, [](%s x, %s y) -> %s { return ", fold->buffer,
+                fold->width, fold->buffer, type, type, type);
     printer->expr.names[value->a] = "x";
     printer->expr.names[value->b] = "y";
     ul_put_expr(&printer->expr, fold->value);
@@ -712,8 +669,7 @@ static void put_first(struct printer *printer, const struct ul_ks_data *stmt, ui
 {
     bool *is_set = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->var_count);
     bool outer = printer->in_thread;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "if (t_thread == 0) {\n");
+    ul_put_line(&printer->expr, indent, "if (t_thread == 0) {\n");
     printer->in_thread = true;
     put_loop(printer, stmt, indent + 1);
     printer->in_thread = outer;
@@ -723,9 +679,8 @@ static void put_first(struct printer *printer, const struct ul_ks_data *stmt, ui
     for (uint32_t i = 0; i < printer->kernel->var_count; i++) {
         if (!is_set[i])
             continue;
-        ul_put_indent(&printer->expr, indent);
-        ul_text_printf(printer->text, "v%u = ul_%s_first(v%u);\n", i,
-                       is_warp(printer->phase) ? "warp" : "block", i);
+        ul_put_line(&printer->expr, indent, "v%u = ul_%s_first(v%u);\n", i,
+                    is_warp(printer->phase) ? "warp" : "block", i);
     }
 }
 
@@ -766,12 +721,10 @@ static void contract_packs(void *context, const struct ul_contraction *contracti
                                       printer->text->arena);
     UL_ASSERT(has_packs); /* asked before */
     put_aligned(printer, &nest, indent);
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(printer->text, "const %s t_first = (%s)v%u;\n", index_type(printer, along),
-                   index_type(printer, along), along);
+    ul_put_line(&printer->expr, indent + 1, "const %s t_first = (%s)v%u;\n",
+                index_type(printer, along), index_type(printer, along), along);
     put_elements(printer, &nest, indent + 1);
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_put(printer->text, "return;\n");
+    ul_put_line(&printer->expr, indent + 1, "return;\n");
     put_close(printer, indent);
 }
 
@@ -819,10 +772,8 @@ static void put_contraction(struct printer *printer, ul_ks id, uint32_t indent)
         contract.held = held_place(printer, id);
         ul_contract_cuda_put_team(&contract, contraction, indent);
     } else {
-        ul_put_indent(&printer->expr, indent);
-        ul_text_put(printer->text, "{\n");
-        ul_put_indent(&printer->expr, indent + 1);
-        ul_text_put(printer->text, "const int64_t t_thread = 0, t_threads = 1;\n");
+        ul_put_line(&printer->expr, indent, "{\n");
+        ul_put_line(&printer->expr, indent + 1, "const int64_t t_thread = 0, t_threads = 1;\n");
         ul_contract_cuda_put_team(&contract, contraction, indent + 1);
         put_close(printer, indent);
     }
@@ -842,8 +793,7 @@ static void put_statement(struct printer *printer, ul_ks id, uint32_t indent)
     } else if (stmt->kind == UL_KS_IF) {
         put_if(printer, stmt, indent);
     } else if (stmt->kind == UL_KS_BREAK) {
-        ul_put_indent(&printer->expr, indent);
-        ul_text_put(printer->text, "break;\n");
+        ul_put_line(&printer->expr, indent, "break;\n");
     } else if (mode == UL_TEAM_STRIDED) {
         put_strided(printer, id, indent);
     } else if (mode == UL_TEAM_FIRST) {
@@ -1047,8 +997,7 @@ static void put_item(struct printer *printer, uint32_t indent)
 static void put_item_loop(struct printer *printer, int64_t total, uint32_t indent)
 {
     const struct ul_phase *phase = printer->phase;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "for (%s t_item = ul_item_first()", number_type(total));
+    ul_put_line(&printer->expr, indent, "for (%s t_item = ul_item_first()", number_type(total));
     if (phase->first_block > 0)
         ul_text_printf(printer->text, " - %" PRId64, phase->first_block * phase->block_threads);
     ul_text_printf(printer->text, "; t_item < %" PRId64 "; t_item += ", total);
@@ -1063,9 +1012,8 @@ static void put_item_loop(struct printer *printer, int64_t total, uint32_t inden
 static void put_row_item(struct printer *printer, int64_t total, uint32_t indent)
 {
     const struct ul_phase *phase = printer->phase;
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "if (const %s t_item = ul_item_of_group(blockIdx.x",
-                   number_type(total));
+    ul_put_line(&printer->expr, indent, "if (const %s t_item = ul_item_of_group(blockIdx.x",
+                number_type(total));
     if (phase->first_block > 0)
         ul_text_printf(printer->text, " - %" PRId64, phase->first_block);
     ul_text_printf(printer->text, ", %" PRId64 ", %" PRId64 "); t_item < %" PRId64 ") {\n",
@@ -1082,13 +1030,11 @@ static void put_each(struct printer *printer, uint32_t indent)
     }
     if (phase->items.vector > 1) {
         if (phase->group_row > 0) {
-            ul_put_indent(&printer->expr, indent);
-            ul_text_put(printer->text, "bool t_in_rows = false;\n");
+            ul_put_line(&printer->expr, indent, "bool t_in_rows = false;\n");
         }
         put_aligned(printer, &phase->items, indent);
         if (phase->group_row > 0) {
-            ul_put_indent(&printer->expr, indent + 1);
-            ul_text_put(printer->text, "t_in_rows = true;\n");
+            ul_put_line(&printer->expr, indent + 1, "t_in_rows = true;\n");
         }
         if (phase->group_row > 0)
             put_row_item(printer, ul_nest_items(&phase->items), indent + 1);
@@ -1098,8 +1044,7 @@ static void put_each(struct printer *printer, uint32_t indent)
         put_close(printer, indent + 1);
         is_alone = !phase->is_followed;
         if (is_alone) {
-            ul_put_indent(&printer->expr, indent + 1);
-            ul_text_put(printer->text, "return;\n");
+            ul_put_line(&printer->expr, indent + 1, "return;\n");
             put_close(printer, indent);
         } else {
             put_else(printer, indent++);
@@ -1226,10 +1171,9 @@ static void put_member_buffers(const struct printer *printer, uint32_t indent)
         const struct ul_buffer *buffer = &kernel->buffers[i];
         if (!is_parameter(buffer) || !printer->mentions.buffers[i])
             continue;
-        ul_put_indent(&printer->expr, indent);
-        ul_text_printf(printer->text, "%s%s *const b%u = m%u_b%u;\n",
-                       buffer->role == UL_BUFFER_INPUT ? "const " : "",
-                       ul_storage_type(buffer->dtype), i, printer->member, i);
+        ul_put_line(&printer->expr, indent, "%s%s *const b%u = m%u_b%u;\n",
+                    buffer->role == UL_BUFFER_INPUT ? "const " : "", ul_storage_type(buffer->dtype),
+                    i, printer->member, i);
     }
 }
 
@@ -1255,11 +1199,9 @@ static void put_last_head(struct printer *printer, const struct ul_phase *lead, 
         group = ul_arena_printf(arena, "%s%s %% %" PRId64 "u%s", begin, block, groups,
                                 may_be_whole ? " : 0u" : "");
     if (groups > 1) {
-        ul_put_indent(&printer->expr, indent);
-        ul_text_printf(printer->text, "const uint32_t t_group = %s;\n", group);
+        ul_put_line(&printer->expr, indent, "const uint32_t t_group = %s;\n", group);
     }
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "if (ul_is_last<%u>(counters", ul_phase_counter_bits(lead));
+    ul_put_line(&printer->expr, indent, "if (ul_is_last<%u>(counters", ul_phase_counter_bits(lead));
     if (printer->first_counter > 0)
         ul_text_printf(printer->text, " + %u", printer->first_counter);
     ul_text_printf(printer->text, ", %s, %s%" PRId64 "u", groups > 1 ? "t_group" : "0u", begin,
@@ -1267,8 +1209,7 @@ static void put_last_head(struct printer *printer, const struct ul_phase *lead, 
     if (may_be_whole)
         ul_text_printf(printer->text, " : %" PRId64 "u", blocks);
     ul_text_put(printer->text, ")) {\n");
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_put(printer->text, "[[maybe_unused]] const uint32_t ");
+    ul_put_line(&printer->expr, indent + 1, "[[maybe_unused]] const uint32_t ");
     if (groups == 1)
         ul_text_printf(printer->text, "t_from = 0, t_to = %" PRId64 ";\n", total);
     else if (may_be_whole)
@@ -1288,11 +1229,10 @@ static void put_joined_team(struct printer *printer, uint32_t indent)
     const struct ul_phase *phase = printer->phase;
     int64_t teams = phase->block_threads / phase->team;
     UL_ASSERT(phase->block_threads % phase->team == 0 && (teams == 1 || is_warp(phase)));
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text,
-                   "[[maybe_unused]] const int32_t t_thread = threadIdx.x%s, t_threads = %" PRId64
-                   ";\n",
-                   teams > 1 ? " % 32" : "", phase->team);
+    ul_put_line(&printer->expr, indent,
+                "[[maybe_unused]] const int32_t t_thread = threadIdx.x%s, t_threads = %" PRId64
+                ";\n",
+                teams > 1 ? " % 32" : "", phase->team);
     ul_put_indent(&printer->expr, indent);
     if (phase->items.count == 0) {
         ul_text_printf(printer->text, "if (threadIdx.x < %" PRId64 ") {\n", phase->team);
@@ -1314,10 +1254,9 @@ static void put_last_items(struct printer *printer, uint32_t threads, uint32_t i
     const struct ul_phase *next = printer->phase;
     bool is_team = next->kind == UL_PHASE_TEAM;
     if (is_team) {
-        ul_put_indent(&printer->expr, indent);
-        ul_text_put(
-            printer->text,
-            "[[maybe_unused]] const int32_t t_thread = threadIdx.x % 32, t_threads = 32;\n");
+        ul_put_line(
+            &printer->expr, indent,
+            "[[maybe_unused]] const int32_t t_thread = threadIdx.x %% 32, t_threads = 32;\n");
     }
     ul_put_indent(&printer->expr, indent);
     if (next->items.count == 0)
@@ -1500,10 +1439,8 @@ static uint32_t put_hosts(struct printer *printer, const struct ul_phase *before
         put_close(printer, open--);
     for (; open < wanted; open++) {
         const struct ul_ks_data *loop = stmt_get(printer, now->hosts[open]);
-        ul_put_indent(&printer->expr, open + 1);
-        ul_text_printf(printer->text, "for (int64_t v%u = 0; v%u < ", loop->var, loop->var);
-        ul_put_expr(&printer->expr, loop->value);
-        ul_text_printf(printer->text, "; v%u++) {\n", loop->var);
+        ul_put_line(&printer->expr, open + 1, "for (int64_t v%u = 0; v%u < %s; v%u++) {\n",
+                    loop->var, loop->var, ul_expr_text(&printer->expr, loop->value), loop->var);
     }
     return wanted;
 }
@@ -1570,8 +1507,7 @@ static void put_part_call(struct printer *printer, const struct ul_together *tog
                           uint32_t indent)
 {
     const struct ul_phase *phase = &together->phases[i];
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "@_%u_part(run", together->first + i);
+    ul_put_line(&printer->expr, indent, "@_%u_part(run", together->first + i);
     put_parameters(printer, phase, 1, phase->host_count, ARGUMENTS);
     if (shares(together, phase))
         ul_text_put(printer->text, ", t_shared_block");
@@ -1607,8 +1543,7 @@ static void put_together(struct printer *printer, const struct ul_together *toge
         put_part_call(printer, together, i, open + 1);
         bool is_joined = next < count && together->phases[next].joined_count == 0;
         if (!is_joined && (next < count || phase->host_count > together->host_count)) {
-            ul_put_indent(&printer->expr, open + 1);
-            ul_text_put(printer->text, "ul_meet(meeting);\n");
+            ul_put_line(&printer->expr, open + 1, "ul_meet(meeting);\n");
         }
         before = phase;
         i = next;
@@ -1625,9 +1560,8 @@ static void put_launch(struct printer *printer, uint32_t number, uint32_t indent
     UL_ASSERT(printer->grid.phases[number].joined_count > 0);
     const struct ul_phase *phases = &printer->grid.phases[number];
     const struct ul_phase *last = &phases[phases->joined_count - 1];
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "UL_LAUNCH(@_%u, %" PRId64 ", %u, at", number,
-                   last->first_block + last->block_count, phases->block_threads);
+    ul_put_line(&printer->expr, indent, "UL_LAUNCH(@_%u, %" PRId64 ", %u, at", number,
+                last->first_block + last->block_count, phases->block_threads);
     put_parameters(printer, phases, ul_phase_span(phases), phases->host_count, ARGUMENTS);
     ul_text_printf(printer->text, "%s);\n", phases->is_followed ? ", at->run->counters" : "");
 }
@@ -1666,21 +1600,17 @@ static void put_together_launch(struct printer *printer, const struct ul_togethe
 {
     uint32_t number = number_of(printer, together);
     struct ul_phase outer = outer_of(printer, together);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text,
-                   "if (ul_cuda_is_resident(at, (const void *)@_%u, %" PRId64 ", %u, %" PRIu64
-                   "))\n",
-                   number, together->block_count, together->block_threads, together->held_bytes);
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(printer->text, "UL_LAUNCH_TOGETHER(@_%u, %" PRId64 ", %u, %" PRIu64 ", at",
-                   number, together->block_count, together->block_threads, together->held_bytes);
+    ul_put_line(&printer->expr, indent,
+                "if (ul_cuda_is_resident(at, (const void *)@_%u, %" PRId64 ", %u, %" PRIu64 "))\n",
+                number, together->block_count, together->block_threads, together->held_bytes);
+    ul_put_line(&printer->expr, indent + 1,
+                "UL_LAUNCH_TOGETHER(@_%u, %" PRId64 ", %u, %" PRIu64 ", at", number,
+                together->block_count, together->block_threads, together->held_bytes);
     put_parameters(printer, together->phases, together->end - together->first, together->host_count,
                    ARGUMENTS);
     ul_text_put(printer->text, ", &at->run->state->meeting);\n");
-    ul_put_indent(&printer->expr, indent);
-    ul_text_put(printer->text, "if (ul_cuda_is_apart(at))\n");
-    ul_put_indent(&printer->expr, indent + 1);
-    ul_text_printf(printer->text, "@_%u_apart(at", number);
+    ul_put_line(&printer->expr, indent, "if (ul_cuda_is_apart(at))\n");
+    ul_put_line(&printer->expr, indent + 1, "@_%u_apart(at", number);
     put_host_parameters(printer, false);
     put_host_variables(printer, &outer, false);
     ul_text_put(printer->text, ");\n");

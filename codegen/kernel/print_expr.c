@@ -713,6 +713,25 @@ void ul_put_indent(const struct ul_expr_printer *printer, uint32_t indent)
     ul_text_printf(printer->text, "%*s", (int)(4 * indent), "");
 }
 
+void ul_put_line(const struct ul_expr_printer *printer, uint32_t indent, const char *format, ...)
+{
+    va_list args;
+    ul_put_indent(printer, indent);
+    va_start(args, format);
+    ul_text_vprintf(printer->text, format, args);
+    va_end(args);
+}
+
+const char *ul_expr_text(const struct ul_expr_printer *printer, ul_kx id)
+{
+    struct ul_expr_printer apart = *printer;
+    struct ul_text text;
+    ul_text_init(&text, printer->text->arena);
+    apart.text = &text;
+    ul_put_expr(&apart, id);
+    return text.data;
+}
+
 void ul_put_store(const struct ul_expr_printer *printer, const struct ul_ks_data *stmt)
 {
     enum ul_dtype dtype = printer->kernel->buffers[stmt->buffer].dtype;

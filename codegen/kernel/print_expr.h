@@ -30,8 +30,13 @@ const char *ul_c_type(enum ul_dtype dtype);
 void ul_expr_printer_init(struct ul_expr_printer *printer, struct ul_text *text,
                           const struct ul_kernel *kernel);
 void ul_put_indent(const struct ul_expr_printer *printer, uint32_t indent);
+/* Indents a line and prints what it begins with. */
+void ul_put_line(const struct ul_expr_printer *printer, uint32_t indent, const char *format, ...)
+    UL_PRINTF(3, 4);
 /* In parentheses where it needs them. */
 void ul_put_expr(const struct ul_expr_printer *printer, ul_kx id);
+/* The same as a text of its own. */
+const char *ul_expr_text(const struct ul_expr_printer *printer, ul_kx id);
 /* buffer[index] in its compute type. */
 void ul_put_load(const struct ul_expr_printer *printer, uint32_t buffer, const char *index);
 /* A STORE, without indent. */
