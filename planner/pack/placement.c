@@ -21,19 +21,20 @@ static uint64_t padded(const struct ul_plan *plan, uint64_t size_bytes)
     return ul_size_align_or_die(size_bytes, plan->alignment_bytes);
 }
 
-static uint64_t range_alignment(const struct ul_placement *l, const struct ul_plan_range *range)
+uint64_t ul_range_alignment(const struct ul_problem *problem, const struct ul_plan *plan,
+                            const struct ul_plan_range *range)
 {
     uint64_t wanted = 0;
     if (range->value != UL_PLAN_NONE)
-        wanted = l->problem->values[range->value].alignment_bytes;
+        wanted = problem->values[range->value].alignment_bytes;
     /* A range of scratch belongs to one of the positions through which it lives. */
     for (uint32_t p = range->begin; range->value == UL_PLAN_NONE && p < range->end; p++) {
-        const struct ul_plan_position *at = &l->plan->positions[p];
+        const struct ul_plan_position *at = &plan->positions[p];
         uint64_t own =
-            at->kind == UL_PLAN_RUN ? ul_substep_at(l->problem, at)->scratch_alignment_bytes : 0;
+            at->kind == UL_PLAN_RUN ? ul_substep_at(problem, at)->scratch_alignment_bytes : 0;
         wanted = own > wanted ? own : wanted;
     }
-    return wanted > l->plan->alignment_bytes ? wanted : l->plan->alignment_bytes;
+    return wanted > plan->alignment_bytes ? wanted : plan->alignment_bytes;
 }
 
 static void chain_gaps(struct ul_placement *l, struct ul_pack_buffer *buffer, uint32_t head)
@@ -48,7 +49,7 @@ static void chain_gaps(struct ul_placement *l, struct ul_pack_buffer *buffer, ui
     uint64_t size = padded(l->plan, ranges[head].size_bytes);
     for (uint32_t r = l->next[head]; r != UL_PLAN_NONE; r = l->next[r]) {
         const struct ul_plan_range *range = &ranges[r];
-        uint64_t alignment = range_alignment(l, range);
+        uint64_t alignment = ul_range_alignment(l->problem, l->plan, range);
         if (alignment > buffer->alignment_bytes)
             buffer->alignment_bytes = alignment;
         uint64_t window = padded(l->plan, range->size_bytes);
@@ -72,7 +73,8 @@ void ul_placement_take(struct ul_placement *l, uint32_t space)
         *buffer = (struct ul_pack_buffer){.begin = range->begin,
                                           .end = range->end,
                                           .size_bytes = padded(plan, range->size_bytes),
-                                          .alignment_bytes = range_alignment(l, range)};
+                                          .alignment_bytes =
+                                              ul_range_alignment(l->problem, l->plan, range)};
         if (range->value != UL_PLAN_NONE && l->problem->values[range->value].pinned) {
             buffer->pinned = true;
             buffer->offset_bytes = l->problem->values[range->value].pinned_offset_bytes;

@@ -20,6 +20,9 @@ struct ul_placement {
 
 /* placement.c */
 
+/* What the offset of a range of space 0 is a multiple of: the plan's alignment, or more. */
+uint64_t ul_range_alignment(const struct ul_problem *problem, const struct ul_plan *plan,
+                            const struct ul_plan_range *range);
 void ul_placement_begin(struct ul_placement *placement, struct ul_arena *arena,
                         const struct ul_problem *problem, struct ul_plan *plan);
 /* Makes a buffer for each chain of a space. */
