@@ -26,6 +26,10 @@ enum {
     SLOPES = 3        /* tried around the one that two points give */
 };
 
+#define MAX_TERM                                                                                   \
+    ((int64_t)1 << 40) /* of a term or a number: sums of their products have 63 bits               \
+                        */
+
 static const int64_t periods[] = {2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, MAX_PERIOD};
 
 /* ---- terms ---- */
@@ -60,6 +64,9 @@ static void add_term(struct ul_fit *fit, struct ul_fit_terms *terms,
     const int64_t *values = values_of(fit, formula);
     if (values == NULL || find_equal(fit, terms, values) != NULL)
         return;
+    for (uint32_t k = 0; k < fit->point_count; k++)
+        if (values[k] > MAX_TERM || values[k] < -MAX_TERM)
+            return;
     UL_GROW(fit->arena, terms->items, terms->count, terms->capacity);
     terms->items[terms->count++] = (struct ul_fit_term){.formula = formula, .values = values};
 }
@@ -296,30 +303,62 @@ static const struct ul_formula *find(struct ul_fit *fit, const int64_t *values, 
     return found;
 }
 
+/* Numbers beyond these are no sizes, and sums of their products would not fit. */
+static bool is_small(const struct ul_fit *fit, const int64_t *values)
+{
+    for (uint32_t k = 0; k < fit->point_count; k++)
+        if (values[k] > MAX_TERM || values[k] < -MAX_TERM)
+            return false;
+    return true;
+}
+
+/* Whether the formula, with all its parts, has these values. */
+static bool has_values(const struct ul_fit *fit, const struct ul_formula *formula,
+                       const int64_t *values)
+{
+    for (uint32_t k = 0; k < fit->point_count; k++) {
+        int64_t value;
+        if (!ul_formula_eval(formula, fit->points + (size_t)k * fit->size_count, &value) ||
+            value != values[k])
+            return false;
+    }
+    return true;
+}
+
 const struct ul_formula *ul_fit_find(struct ul_fit *fit, const int64_t *values, bool simple)
 {
     int64_t step = 0;
     const struct ul_formula *found = find_equal(fit, &fit->found, values);
-    if (found == NULL) /* a size stays itself where its values have a common divisor */
-        found = find_equal(fit, &fit->products, values);
     if (found != NULL)
         return found;
     for (uint32_t k = 1; k < fit->point_count; k++)
-        step = ul_gcd(step, values[k] - values[0]);
+        if (values[k] != values[0])
+            step = 1;
     if (step == 0) {
         found = ul_formula_number(fit->arena, values[0]);
-    } else {
+        add_term(fit, &fit->found, found);
+        return found;
+    }
+    if (!is_small(fit, values))
+        return NULL;
+    step = 0;
+    for (uint32_t k = 1; k < fit->point_count; k++)
+        step = ul_gcd(step, values[k] - values[0]);
+    found = find_equal(fit, &fit->products, values);
+    if (found == NULL) { /* a size stays itself where its values have a common divisor */
         int64_t *scaled = UL_NEW_ARRAY(fit->arena, int64_t, fit->point_count);
         for (uint32_t k = 0; k < fit->point_count; k++)
             scaled[k] = (values[k] - values[0]) / step;
         found = find(fit, scaled, simple);
         if (found != NULL)
             found = plus(fit, times(fit, found, step), values[0]);
+        if (found != NULL && !has_values(fit, found, values))
+            found = NULL;
     }
-    if (found != NULL)
-        add_term(fit, &fit->found, found);
-    if (found != NULL && simple && step != 0 && fit->plain.count < MAX_PLAIN &&
-        find_equal(fit, &fit->products, values) == NULL) {
+    if (found == NULL)
+        return NULL;
+    add_term(fit, &fit->found, found);
+    if (simple && fit->plain.count < MAX_PLAIN && find_equal(fit, &fit->products, values) == NULL) {
         add_term(fit, &fit->plain, found);
         make_products(fit);
     }

@@ -45,6 +45,14 @@ static bool read_number(const char *begin, const char *end, int64_t *number, con
     return digits_end == end || (end - digits_end == 3 && strncmp(digits_end, ".0f", 3) == 0);
 }
 
+/* Whether the first word of a line is this one. */
+static bool begins_with(const char *line, const char *word)
+{
+    while (*line == ' ')
+        line++;
+    return strncmp(line, word, strlen(word)) == 0;
+}
+
 static uint32_t hash_of(const char *text, size_t length)
 {
     uint64_t hash = length;
@@ -95,11 +103,14 @@ struct ul_kernel_numbers ul_kernel_form_of(struct ul_kernel_forms *forms, const 
     uint32_t count = 0, capacity = 0;
     ul_arena_init(&scratch);
     ul_text_init(&form, &scratch);
+    bool is_static = false;
     for (const char *at = text; *at != '\0';) {
         const char *end = is_word(*at) ? word_end(at) : at + 1, *rest;
         int64_t number;
         UL_ASSERT(*at != UL_FORM_NUMBER && *at != UL_FORM_FLOAT);
-        if (is_word(*at) && read_number(at, end, &number, &rest)) {
+        if (at == text || at[-1] == '\n')
+            is_static = begins_with(at, "static ");
+        if (!is_static && is_word(*at) && read_number(at, end, &number, &rest)) {
             const char mark[] = {rest == end ? UL_FORM_NUMBER : UL_FORM_FLOAT};
             UL_GROW(&scratch, numbers, count, capacity);
             numbers[count++] = number;
@@ -125,9 +136,47 @@ static const char *body_of(const struct ul_kernel_form *form)
     return body + 1;
 }
 
-const char *ul_kernel_form_parameters(struct ul_arena *arena, const struct ul_kernel_form *form)
+/* The parameter that begins here: its type, and its name, the last word before the comma or
+ * parenthesis at *end. */
+static void read_parameter(struct ul_arena *arena, const char *at, const char **type,
+                           const char **name, const char **end)
 {
-    return ul_arena_printf(arena, "%.*s", (int)(body_of(form) - form->text), form->text);
+    *end = at + strcspn(at, ",)");
+    const char *word = *end;
+    while (word > at && is_word(word[-1]))
+        word--;
+    *type = ul_arena_printf(arena, "%.*s", (int)(word - at), at);
+    *name = ul_arena_printf(arena, "%.*s", (int)(*end - word), word);
+}
+
+struct ul_kernel_parameters ul_kernel_form_parameters(struct ul_arena *arena,
+                                                      const struct ul_kernel_form *form)
+{
+    struct ul_kernel_parameters parameters = {.count = 0};
+    uint32_t type_capacity = 0, name_capacity = 0;
+    const char *end;
+    for (const char *at = form->text; *at != ')' && *at != '\n'; at = end + strspn(end, ", ")) {
+        const char *type, *name;
+        read_parameter(arena, at, &type, &name, &end);
+        bool is_buffer = name[0] == 'b' && isdigit((unsigned char)name[1]);
+        parameters.has_scratch = parameters.has_scratch || strcmp(name, "scratch") == 0;
+        if (!is_buffer)
+            continue;
+        UL_GROW(arena, parameters.types, parameters.count, type_capacity);
+        UL_GROW(arena, parameters.names, parameters.count, name_capacity);
+        parameters.types[parameters.count] = type;
+        parameters.names[parameters.count++] = name;
+    }
+    return parameters;
+}
+
+void ul_kernel_form_put_parameters(struct ul_text *text,
+                                   const struct ul_kernel_parameters *parameters)
+{
+    for (uint32_t i = 0; i < parameters->count; i++)
+        ul_text_printf(text, "%sp%u, ", parameters->types[i], i);
+    ul_text_printf(text, "%sstruct ul_run *run)\n",
+                   parameters->has_scratch ? "unsigned char *scratch, " : "");
 }
 
 /* How many numbers there are before the body: types may have some. */
@@ -146,15 +195,6 @@ static uint32_t first_like(const struct ul_filled_form *filled, uint32_t number)
     while (filled->formulas[first] != filled->formulas[number])
         first++;
     return first;
-}
-
-/* Whether the line that begins here declares an array on the stack. */
-static bool is_local(const char *line)
-{
-    static const char word[] = "UL_LOCAL";
-    while (*line == ' ')
-        line++;
-    return strncmp(line, word, strlen(word)) == 0;
 }
 
 /* A macro for constants does not take names. */
@@ -190,7 +230,12 @@ void ul_kernel_form_put_body(struct ul_text *text, const struct ul_filled_form *
     const char *at = body_of(filled->form);
     bool begins = true, local = false;
     uint32_t number = parameter_numbers(filled->form), first = number;
+    const struct ul_kernel_parameters parameters =
+        ul_kernel_form_parameters(text->arena, filled->form);
     ul_text_printf(text, "%*s{\n", (int)(4 * indent), "");
+    for (uint32_t i = 0; i < parameters.count; i++)
+        ul_text_printf(text, "%*s%sconst %s = p%u;\n", (int)(4 * indent + 4), "",
+                       parameters.types[i], parameters.names[i], i);
     for (uint32_t i = first; i < filled->form->number_count; i++) {
         if (ul_formula_is_fixed(filled->formulas[i]) || first_like(filled, i) != i)
             continue;
@@ -200,7 +245,7 @@ void ul_kernel_form_put_body(struct ul_text *text, const struct ul_filled_form *
     }
     for (at += strlen("{\n"); *at != '\0'; at++) {
         if (begins) {
-            local = is_local(at);
+            local = begins_with(at, "UL_LOCAL");
             ul_text_printf(text, "%*s", (int)(*at == '\n' ? 0 : 4 * indent), "");
         }
         begins = *at == '\n';

@@ -6,7 +6,8 @@
 
 #include "codegen/program/formula.h"
 
-/* In a form, in place of a whole number, and of a float that is one ("24.0f"). */
+/* Tables of constants ("static ...") are part of the form, with their numbers. In a form, in place
+ * of a whole number, and of a float that is one ("24.0f"). */
 #define UL_FORM_NUMBER '\001'
 #define UL_FORM_FLOAT '\002'
 
@@ -43,9 +44,21 @@ struct ul_filled_form {
     const int64_t *largest;
 };
 
-/* The parameters of the kernel, up to the brace that opens its body. */
-const char *ul_kernel_form_parameters(struct ul_arena *arena, const struct ul_kernel_form *form);
-/* Writes the body with its braces; formulas are computed at its begin. `indent`: in fours. */
+/* What a kernel takes: buffers, in the order of its step's arguments, then scratch, where it has
+ * any, and the run. Forms of one kernel may name their buffers otherwise. */
+struct ul_kernel_parameters {
+    const char **types; /* "const float *" */
+    const char **names; /* "b3" */
+    uint32_t count;     /* of buffers */
+    bool has_scratch;
+};
+struct ul_kernel_parameters ul_kernel_form_parameters(struct ul_arena *arena,
+                                                      const struct ul_kernel_form *form);
+/* Writes them up to the end of the line, with buffers called p0, p1 and so on. */
+void ul_kernel_form_put_parameters(struct ul_text *text,
+                                   const struct ul_kernel_parameters *parameters);
+/* Writes the body with its braces: first its buffers by their names, then formulas. `indent`: in
+ * fours. */
 void ul_kernel_form_put_body(struct ul_text *text, const struct ul_filled_form *filled,
                              uint32_t indent);
 

@@ -149,6 +149,7 @@ static const char large_kernel[] = "const float *b0, struct ul_run *run)\n"
                                    "    b1[v2] = b0[(v2 * 48)] / 48.0f + 0.5f;\n"
                                    "}\n";
 static const char filled_kernel[] = "{\n"
+                                    "    const float *const b0 = p0;\n"
                                     "    const int64_t h0 = n0;\n"
                                     "    (void)h0;\n"
                                     "    UL_LOCAL float b1[48];\n"
@@ -166,7 +167,7 @@ static void test_kernels_are_forms(void **state)
     ul_kernel_forms_init(&forms, &arena);
     struct ul_kernel_numbers small = ul_kernel_form_of(&forms, small_kernel);
     struct ul_kernel_numbers large = ul_kernel_form_of(&forms, large_kernel);
-    struct ul_kernel_numbers other = ul_kernel_form_of(&forms, "void)\n{\n}\n");
+    struct ul_kernel_numbers other = ul_kernel_form_of(&forms, "struct ul_run *run)\n{\n}\n");
     assert_int_equal(small.form, large.form);
     assert_int_not_equal(small.form, other.form);
     const struct ul_kernel_form *form = &forms.items[small.form];
@@ -181,8 +182,12 @@ static void test_kernels_are_forms(void **state)
     ul_text_init(&text, &arena);
     ul_kernel_form_put_body(&text, &filled, 0);
     assert_string_equal(text.data, filled_kernel);
-    assert_string_equal(ul_kernel_form_parameters(&arena, form),
-                        "const float *b0, struct ul_run *run)\n");
+    struct ul_kernel_parameters parameters = ul_kernel_form_parameters(&arena, form);
+    assert_int_equal(parameters.count, 1);
+    assert_false(parameters.has_scratch);
+    ul_text_init(&text, &arena);
+    ul_kernel_form_put_parameters(&text, &parameters);
+    assert_string_equal(text.data, "const float *p0, struct ul_run *run)\n");
     ul_arena_done(&arena);
 }
 
