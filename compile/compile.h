@@ -99,6 +99,7 @@ struct ul_compile {
     const char *quantized_from;   /* the model's own path, where there is such a folder */
     bool is_trial;                /* only its bytes and its time are needed */
     const struct ul_graph *largest; /* as graph.largest */
+    uint32_t said_dim_count;        /* sizes that options give; more may have been settled */
     bool is_library;                /* the caller wants source: the process is somebody else's */
     bool is_library_alone;          /* only a library is emitted, without a program of its own */
     const char *notice;             /* something was done that nobody asked for; NULL: nothing */

@@ -38,6 +38,12 @@ static inline bool ul_compile_is_process(const struct ul_compile *compile)
     return !compile->is_library && compile->options.io == UL_IO_ARENA &&
            compile->options.weights != UL_WEIGHTS_ROM;
 }
+/* Whether its program is for a range of sizes, or one of those from which such a program is made.
+ */
+static inline bool ul_compile_is_sized(const struct ul_compile *compile)
+{
+    return compile->largest != NULL || ul_compile_has_ranges(&compile->options);
+}
 /* The bytes outside a program's buffer that a budget counts. */
 static inline struct ul_process_overhead ul_compile_overhead(const struct ul_compile *compile,
                                                              const struct ul_program *program)

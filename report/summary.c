@@ -1068,6 +1068,9 @@ static void put_sizes(struct summary *summary)
             ul_text_printf(&text, " by %" PRIu64, saved->sizes[s].step);
     }
     ul_text_put(&text, ": one program for all of them; bytes and time are those of the largest.");
+    if (saved->least_reserved_bytes > 0)
+        ul_text_printf(&text, " The smallest buffer that serves a size has %s.",
+                       exact(summary, saved->least_reserved_bytes));
     put_folded(summary, text.data);
 }
 

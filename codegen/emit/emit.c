@@ -3,6 +3,7 @@
  * the regions around them, the head of model.h, main.c. */
 #include "codegen/emit/emit_internal.h"
 #include "codegen/program/formula.h"
+#include "codegen/program/sized.h"
 #include "ir/view.h"
 
 #include <ctype.h>
@@ -10,6 +11,17 @@
 #include <string.h>
 
 /* ---- places ---- */
+
+const struct ul_program_layout *ul_emit_layout(const struct ul_emitter *emitter)
+{
+    return emitter->program->sized != NULL ? emitter->program->sized->layout : NULL;
+}
+
+uint32_t ul_emit_slot(const struct ul_emitter *emitter, const struct ul_plan_range *range)
+{
+    const struct ul_program_layout *layout = ul_emit_layout(emitter);
+    return layout == NULL ? UL_PLAN_NONE : layout->stacking.slots[range - emitter->plan->ranges];
+}
 
 static uint32_t index_in(const ul_value_id *values, uint32_t count, ul_value_id value)
 {
@@ -49,7 +61,8 @@ static struct ul_emit_place place_of(const struct ul_emitter *emitter, uint32_t 
     if (range->space == UL_PROGRAM_CALLER)
         return callers_place(emitter, &emitter->program->places[place]);
     return (struct ul_emit_place){.space = spaces[range->space],
-                                  .offset_bytes = range->offset_bytes};
+                                  .offset_bytes = range->offset_bytes,
+                                  .slot_number = ul_emit_slot(emitter, range) + 1};
 }
 
 struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t place,
@@ -138,6 +151,10 @@ static uint64_t put_bank(struct ul_emitter *emitter, uint64_t offset_bytes)
 
 void ul_emit_scratch(struct ul_emitter *emitter, uint32_t position)
 {
+    if (emitter->scratch_slots[position] != 0) {
+        ul_text_printf(emitter->text, "a + run->places[%u]", emitter->scratch_slots[position] - 1);
+        return;
+    }
     uint64_t offset_bytes = put_bank(emitter, emitter->scratch_offsets[position]);
     ul_text_printf(emitter->text, " + %" PRIu64, offset_bytes);
 }
@@ -146,7 +163,10 @@ void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address
                      uint32_t position)
 {
     struct ul_emit_place place = ul_emit_place(emitter, address->place, position);
-    if (place.space == UL_EMIT_ARENA)
+    if (place.slot_number != 0) {
+        ul_text_printf(emitter->text, "a + run->places[%u]", place.slot_number - 1);
+        place.offset_bytes = 0;
+    } else if (place.space == UL_EMIT_ARENA)
         place.offset_bytes = put_bank(emitter, place.offset_bytes);
     else if (place.space == UL_EMIT_ROM)
         ul_text_printf(emitter->text, "%s_rom%s", emitter->options->prefix,
@@ -330,9 +350,13 @@ void ul_emit_find_scratch(struct ul_emitter *emitter)
 {
     const struct ul_plan *plan = emitter->plan;
     emitter->scratch_offsets = UL_NEW_ARRAY(emitter->arena, uint64_t, plan->position_count + 1);
+    emitter->scratch_slots = UL_NEW_ARRAY(emitter->arena, uint32_t, plan->position_count + 1);
     for (uint32_t i = 0; i < plan->range_count; i++) {
-        if (plan->ranges[i].value == UL_PLAN_NONE)
-            emitter->scratch_offsets[plan->ranges[i].begin] = plan->ranges[i].offset_bytes;
+        const struct ul_plan_range *range = &plan->ranges[i];
+        if (range->value != UL_PLAN_NONE)
+            continue;
+        emitter->scratch_offsets[range->begin] = range->offset_bytes;
+        emitter->scratch_slots[range->begin] = ul_emit_slot(emitter, range) + 1;
     }
 }
 

@@ -70,7 +70,8 @@ static const struct row {
      "ul_weights_load ul_weights_fill",
      OF_HOST},
     {"ul_run.h",
-     "ul_run_ ul_bank ul_at UL_ISA_COMPILED ul_size_has ul_sizes_ ul_model_at ul_tensor_set_dims",
+     "ul_run_ ul_bank ul_at UL_ISA_COMPILED ul_size_has ul_sizes_ ul_layout_ ul_model_at "
+     "ul_tensor_set_dims",
      OF_HOST},
     {"ul_device.h", "ul_device ul_cuda_functions", OF_HOST},
     {"ul_train.h", "ul_train_", OF_HOST},

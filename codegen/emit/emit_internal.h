@@ -16,6 +16,7 @@ struct ul_emit_place {
     enum ul_emit_space space;
     uint32_t index; /* of the caller's input or output */
     uint64_t offset_bytes;
+    uint32_t slot_number; /* 1 + its slot, where its offset follows from sizes; else 0 */
 };
 
 /* A position that moves a value. */
@@ -113,6 +114,7 @@ struct ul_emitter {
     struct ul_text *text;
     struct ul_emit_names *included; /* names of the runtime in the text */
     uint64_t *scratch_offsets;      /* by position */
+    uint32_t *scratch_slots;        /* likewise: 1 + its slot, as in struct ul_emit_place */
     ul_block_id root;               /* that is being written */
     enum ul_emit_part part;         /* the part of a header or a definition */
     bool **entry_runs;              /* by entry and position */
@@ -132,7 +134,8 @@ struct ul_emitter {
     uint32_t weight_count;        /* scratch of counting */
     const struct ul_pack **packs; /* distinct layouts of weights */
     uint32_t pack_count, pack_capacity;
-    uint32_t edge_number_count; /* of a program for a range of sizes, set by its tables */
+    uint32_t layout_number_count; /* of slots and rows, where offsets follow from sizes */
+    uint32_t edge_number_count;   /* of a program for a range of sizes, set by its tables */
     /* of the weights, set by ul_emit_weights */
     uint64_t payload_bytes;
     uint64_t payload_hash;
@@ -140,6 +143,10 @@ struct ul_emitter {
 
 /* emit.c */
 
+/* How offsets follow from sizes; NULL: they do not. */
+const struct ul_program_layout *ul_emit_layout(const struct ul_emitter *emitter);
+/* The slot of a range, or UL_PLAN_NONE. */
+uint32_t ul_emit_slot(const struct ul_emitter *emitter, const struct ul_plan_range *range);
 /* Where a place of the program is at `position`. */
 struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t place,
                                    uint32_t position);
@@ -261,6 +268,10 @@ void ul_emit_sizes_locals(struct ul_emitter *emitter);
 /* Tables, and the fields of the model that point to them. */
 void ul_emit_sizes_tables(struct ul_emitter *emitter);
 void ul_emit_sizes_fields(struct ul_emitter *emitter);
+
+/* emit_layout.c */
+/* Tables for the run, `layout` among them; nothing where offsets are fixed. */
+void ul_emit_layout_tables(struct ul_emitter *emitter);
 
 /* emit_build.c: how a library alone is built and installed. */
 void ul_emit_cmakelists(struct ul_emitter *emitter);

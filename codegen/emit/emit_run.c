@@ -29,6 +29,15 @@ void ul_emit_sizes_struct(struct ul_emitter *emitter)
                        sized->sizes[s].identifier, sized->sizes[s].low, sized->sizes[s].high,
                        sized->sizes[s].step);
     ul_text_put(text, "};\n\n");
+    if (ul_emit_layout(emitter) != NULL)
+        ul_text_printf(text,
+                       "/* The bytes of an arena for a run with these sizes; 0: one is out of its "
+                       "range. Values "
+                       "lie as\n * low as the sizes of a run allow, so that an arena of fewer than "
+                       "%s_ARENA_BYTES serves runs\n * that need no more. */\n"
+                       "uint64_t %s_arena_bytes_at(const struct %s_sizes *sizes);\n\n",
+                       ul_emit_upper(emitter->arena, emitter->options->prefix),
+                       ul_emit_root_prefix(emitter), ul_emit_root_prefix(emitter));
 }
 
 const char *ul_emit_sizes_parameter(struct ul_emitter *emitter)
@@ -103,7 +112,7 @@ void ul_emit_sizes_tables(struct ul_emitter *emitter)
     struct ul_text *text = emitter->text;
     if (sized == NULL)
         return;
-    ul_text_put(text, "static const struct ul_size sizes[] = {\n");
+    ul_text_put(text, "static const struct ul_size size_table[] = {\n");
     for (uint32_t s = 0; s < sized->size_count; s++) {
         ul_text_put(text, "    {");
         ul_emit_string(text, sized->sizes[s].name);
@@ -120,16 +129,19 @@ void ul_emit_sizes_tables(struct ul_emitter *emitter)
     for (uint32_t s = 0; s < sized->size_count; s++)
         ul_text_printf(text, "    (void)n%u;\n", s);
     ul_text_put(text, "}\n\n");
+    ul_emit_layout_tables(emitter);
 }
 
 void ul_emit_sizes_fields(struct ul_emitter *emitter)
 {
     if (sized_of(emitter) != NULL)
         ul_text_printf(emitter->text,
-                       "    .sizes = sizes,\n    .size_count = %u,\n    .input_sizes = "
+                       "    .sizes = size_table,\n    .size_count = %u,\n    .input_sizes = "
                        "input_sizes,\n    .edge_number_count = %u,\n    .size_numbers = "
                        "size_numbers,\n",
                        sized_of(emitter)->size_count, emitter->edge_number_count);
+    if (ul_emit_layout(emitter) != NULL)
+        ul_text_put(emitter->text, "    .layout = &layout,\n");
 }
 
 /* ---- the functions that run a root ---- */
@@ -144,18 +156,19 @@ static void put_sizes(struct ul_emitter *emitter)
     ul_text_printf(text,
                    "    struct ul_failure unused;\n"
                    "    struct ul_rt_tensor tensors[%u];\n    int64_t numbers[%u];\n"
+                   "    uint64_t places[%u];\n"
                    "    struct ul_model at;\n    int64_t n[%u] = {0};\n"
                    "    if (failure == NULL)\n        failure = &unused;\n"
                    "    memset(failure, 0, sizeof *failure);\n",
                    root->input_count + root->output_count + 1, emitter->edge_number_count + 1,
-                   sized->size_count);
+                   emitter->layout_number_count + 1, sized->size_count);
     for (uint32_t s = 0; s < sized->size_count; s++)
         ul_text_printf(text, "    n[%u] = sizes != NULL ? sizes->%s : 0;\n", s,
                        sized->sizes[s].identifier);
     ul_text_printf(text,
-                   "    if (ul_sizes_check(&%s, n, failure) != UL_OK)\n"
+                   "    if (ul_sizes_check(&%s, sizes != NULL ? n : NULL, failure) != UL_OK)\n"
                    "        return (int)failure->result;\n"
-                   "    ul_model_at(&%s, n, tensors, numbers, &at);\n",
+                   "    ul_model_at(&%s, n, tensors, numbers, places, &at);\n",
                    model, model);
 }
 
@@ -177,9 +190,33 @@ static void put_entry(struct ul_emitter *emitter, const char *name, uint32_t ent
     ul_text_put(emitter->text, ";\n}\n\n");
 }
 
+/* The bytes of an arena for sizes. */
+static void put_arena_bytes(struct ul_emitter *emitter)
+{
+    const struct ul_program_sized *sized = sized_of(emitter);
+    struct ul_text *text = emitter->text;
+    if (ul_emit_layout(emitter) == NULL)
+        return;
+    ul_text_printf(text,
+                   "uint64_t %s_arena_bytes_at(const struct %s_sizes *sizes)\n{\n"
+                   "    uint64_t places[%u];\n    struct ul_failure failure;\n"
+                   "    int64_t n[%u] = {0};\n",
+                   ul_emit_root_prefix(emitter), ul_emit_root_prefix(emitter),
+                   emitter->layout_number_count + 1, sized->size_count);
+    for (uint32_t s = 0; s < sized->size_count; s++)
+        ul_text_printf(text, "    n[%u] = sizes != NULL ? sizes->%s : 0;\n", s,
+                       sized->sizes[s].identifier);
+    ul_text_printf(text,
+                   "    if (ul_sizes_check(&%s, sizes != NULL ? n : NULL, &failure) != UL_OK)\n    "
+                   "    return 0;\n"
+                   "    return ul_layout_place(&%s, n, places);\n}\n\n",
+                   ul_emit_root_model(emitter), ul_emit_root_model(emitter));
+}
+
 void ul_emit_root_functions(struct ul_emitter *emitter)
 {
     uint32_t set_up = ul_emit_root_entry(emitter, UL_PROGRAM_SET_UP);
+    put_arena_bytes(emitter);
     put_entry(emitter, "run", UL_PROGRAM_RUN, "to");
     if (emitter->program->entries[set_up].input_count > 0)
         put_entry(emitter, "set_up", UL_PROGRAM_SET_UP, "NULL");

@@ -249,6 +249,9 @@ void ul_place_add_states(struct ul_program_builder *builder)
     bool is_separate = builder->options->target->traits.memory_is_separate;
     program->run_state = UL_PLAN_NONE;
     program->offload_state = UL_PLAN_NONE;
+    program->bytes_state = UL_PLAN_NONE;
+    if (builder->options->offsets_by_size)
+        program->bytes_state = add_state(builder, "arena bytes", sizeof(uint64_t));
     program->bank_state = UL_PLAN_NONE;
     if (builder->options->bank_count > 0) {
         program->bank_state =

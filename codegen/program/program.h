@@ -206,9 +206,10 @@ struct ul_program_offload {
 };
 
 struct ul_program_options {
-    bool keep_inputs; /* inputs keep their bytes through the run */
-    bool weights_rom; /* weights are read-only data of the program, outside the arena */
-    bool io_caller;   /* inputs and outputs stay in the caller's buffers */
+    bool keep_inputs;     /* inputs keep their bytes through the run */
+    bool weights_rom;     /* weights are read-only data of the program, outside the arena */
+    bool io_caller;       /* inputs and outputs stay in the caller's buffers */
+    bool offsets_by_size; /* a run's offsets follow from its sizes */
     const struct ul_target *target;
     uint32_t thread_count; /* of the program, at least 1; 1 where the target has none */
     const char *isa;       /* of the machine that it will run on: "avx512_core"; NULL: this one */
@@ -263,6 +264,7 @@ struct ul_program {
     uint32_t *value_places;          /* base value of the graph -> its first place, or NONE */
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
     uint32_t offload_state; /* the place of the host's pointer to offloaded values, or NONE */
+    uint32_t bytes_state;   /* the place where the bytes of the caller's arena are noted, or NONE */
     uint32_t bank_state;    /* the place where the banks after the first are noted, or NONE */
     uint32_t *root_regions; /* by root of the graph: its region */
     uint32_t entry_count;

@@ -10,6 +10,7 @@
 
 #include "codegen/program/formula.h"
 #include "codegen/program/program.h"
+#include "planner/pack/stacking.h"
 
 /* A size that varies between `low` and `high`, by multiples of `step`, which divides what is
  * between them. */
@@ -17,6 +18,15 @@ struct ul_program_size {
     const char *name;       /* as the model or an option has it; untrusted */
     const char *identifier; /* of C, unique among the sizes */
     int64_t low, high, step;
+};
+
+/* Offsets that follow from sizes. */
+struct ul_program_layout {
+    struct ul_plan_stacking stacking;
+    const struct ul_formula **bytes; /* by range of the plan; NULL: as its table says */
+    const uint64_t **tables; /* likewise: the bytes by point; NULL: as many as the plan has */
+    uint64_t *point_bytes;   /* by point: what is reserved */
+    uint64_t least_bytes;    /* of these */
 };
 
 /* Points are counted from the smallest sizes on; the last size's values run fastest. */
@@ -27,6 +37,7 @@ struct ul_program_sized {
      * offset of its view in bytes. */
     const struct ul_formula *const **numbers;
     const struct ul_formula **offsets;
+    const struct ul_program_layout *layout; /* NULL: offsets are those of the largest sizes */
 };
 
 #endif

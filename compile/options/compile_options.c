@@ -58,6 +58,8 @@ WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO, NULL}, {"on", UL_CUDNN_ON, NULL},
 
 WORDS(streams_words, {"auto", UL_STREAMS_AUTO, "where a run is predicted to be 5 % shorter"},
       {"1", UL_STREAMS_ONE, "never"}, {"2", UL_STREAMS_TWO, "wherever it is"})
+WORDS(offsets_words, {"largest", UL_OFFSETS_LARGEST, "where the largest sizes have it"},
+      {"sizes", UL_OFFSETS_SIZES, "as low as the sizes of the run allow, in a library"})
 WORDS(march_words, {"native", UL_MARCH_NATIVE, NULL}, {"none", UL_MARCH_NONE, NULL})
 
 /* Names of rows of other tables. */

@@ -29,6 +29,8 @@ enum ul_checkpoint {
 };
 enum ul_offload_mode { UL_OFFLOAD_FILE, UL_OFFLOAD_NONE, UL_OFFLOAD_HOST };
 enum ul_march { UL_MARCH_NAMED, UL_MARCH_NATIVE, UL_MARCH_NONE };
+/* Where values lie in a program for a range of sizes. */
+enum ul_offsets { UL_OFFSETS_LARGEST, UL_OFFSETS_SIZES };
 enum ul_streams { UL_STREAMS_AUTO, UL_STREAMS_ONE, UL_STREAMS_TWO };
 enum ul_cudnn_mode { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND };
 

@@ -376,7 +376,11 @@ static enum ul_status read_sizes(const struct reading *reading)
     item.name = pair.name;
     for (const char *at = pair.value; *at != '\0';) {
         if (item.rank == row->max || !read_range(&at, &item))
-            return refuse(reading);
+            return refuse_near(reading,
+                               strstr(pair.value, "..") == NULL
+                                   ? ""
+                                   : "; a range is LOW..HIGH, or LOW..HIGH:STEP where STEP "
+                                     "divides HIGH - LOW");
         if (*at == ',')
             at++;
     }

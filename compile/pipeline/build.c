@@ -75,6 +75,7 @@ static enum ul_status build(struct ul_compile *compile, const struct ul_texts *m
         UL_TRY(ul_compile_read_header(compile));
     else
         UL_TRY(ul_compile_fit(compile));
+    compile->said_dim_count = compile->options.dims.count;
     UL_TRY(ul_compile_check_ranges(compile, model_paths->count > 1));
     UL_TRY(ul_compile_read_profile(compile));
     UL_TRY(ul_compile_resolve(compile, &program));

@@ -369,6 +369,8 @@ static void describe_sizes(struct ul_compile *compile)
     const struct ul_program_sized *sized = compile->program->sized;
     struct ul_saved *facts = &compile->report.facts;
     facts->has_sizes = sized != NULL;
+    facts->least_reserved_bytes =
+        sized != NULL && sized->layout != NULL ? sized->layout->least_bytes : 0;
     facts->size_count = sized != NULL ? sized->size_count : 0;
     facts->sizes = UL_NEW_ARRAY(&compile->keep, struct ul_saved_size, facts->size_count);
     for (uint32_t s = 0; s < facts->size_count; s++)
@@ -388,7 +390,8 @@ void ul_compile_describe(struct ul_compile *compile)
     facts->model_sha256 = compile->model.sha256;
     facts->opset = find_opset(&compile->model);
     facts->target = compile->options.target;
-    facts->library = compile->libraries != NULL ? compile->libraries->name : NULL;
+    const struct ul_libraries *libraries = compile->program->options.libraries;
+    facts->library = libraries != NULL ? libraries->name : NULL;
     facts->for_precision.uncalled_count = compile->program->uncalled_count;
     facts->cudnn = compile->cudnn;
     facts->budget_bytes = compile->options.budget_bytes;

@@ -133,13 +133,18 @@ static const char *range_misfit(const struct ul_compile *compile)
 
 enum ul_status ul_compile_check_ranges(struct ul_compile *compile, bool is_shared)
 {
+    bool by_size = compile->options.offsets == UL_OFFSETS_SIZES;
+    if (!ul_compile_has_ranges(&compile->options) && compile->largest == NULL && by_size)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--offsets sizes: no size varies; give one a range, as in --dim N=1..8, "
+                           "or leave it out");
     if (!ul_compile_has_ranges(&compile->options))
         return UL_OK;
     const struct ul_target *target = ul_target_find(compile->options.target);
-    if (target->traits.has_threads || target->traits.memory_is_separate)
+    if (target->traits.memory_is_separate)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "target %s has no programs for a range of sizes: give each size one "
-                           "value, or give --target c",
+                           "value, or give --target c or cpu",
                            target->traits.name);
     uint64_t points =
         count_points(&compile->options.dims, count_points(&compile->options.shapes, 1));

@@ -139,6 +139,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                            .target = target,
                                            .thread_count = thread_count(options),
                                            .isa = options->isa,
+                                           .offsets_by_size = options->offsets == UL_OFFSETS_SIZES,
                                            .conv = options->conv,
                                            .align_bytes = options->plan != NULL
                                                               ? compile->plan_header.alignment_bytes
@@ -157,7 +158,8 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
     if (options->isa != NULL)
         UL_TRY(ul_dnnl_check_isa(&compile->keep, options->isa, &compile->diag));
     UL_TRY(open_libraries(compile, program));
-    program->libraries = compile->libraries;
+    /* their calls are made for fixed sizes */
+    program->libraries = ul_compile_is_sized(compile) ? NULL : compile->libraries;
     if (options->march == NULL)
         options->march = march_of(compile);
     if (compile->libraries != NULL && compile->libraries->isa != NULL)

@@ -18,12 +18,12 @@ static struct ul_passes_options passes_options(struct ul_compile *compile,
                                         .traits = &target->traits,
                                         .quantize = compile->options.quantize.items,
                                         .quantize_count = compile->options.quantize.count,
-                                        .for_bytes = compile->is_trial,
+                                        .for_bytes = compile->is_trial && compile->largest == NULL,
                                         .precision = ul_compile_storage(&compile->options),
                                         .no_float = compile->options.no_float};
     if (compile->options.train)
         options.training = &compile->training;
-    if (compile->libraries != NULL) {
+    if (compile->libraries != NULL && !ul_compile_is_sized(compile)) {
         options.is_call = ul_library_supports;
         options.is_worth = ul_library_is_worth;
         options.library = compile->libraries;

@@ -201,16 +201,42 @@ static void drop_alternatives(struct ul_size_instances *instances)
     }
 }
 
-static enum ul_status take(struct ul_size_instances *instances, struct ul_program *program,
+static uint64_t *list_bytes(struct ul_size_instances *instances, const struct ul_program *program)
+{
+    const struct ul_problem *problem = program->problem;
+    uint64_t *bytes = UL_NEW_ARRAY(instances->arena, uint64_t,
+                                   (uint64_t)problem->value_count + instances->slot_count);
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        bytes[v] = problem->values[v].size_bytes;
+    for (uint32_t i = 0; i < instances->slot_count; i++) {
+        const struct ul_size_slot *slot = &instances->slots[i];
+        const struct ul_plan_step *step = &problem->steps[slot->step];
+        for (uint32_t k = 0; slot->alternative < step->alternative_count + step->spare_count &&
+                             k < step->alternatives[slot->alternative].substep_count;
+             k++) {
+            uint64_t scratch = step->alternatives[slot->alternative].substeps[k].scratch_bytes;
+            uint64_t *most = &bytes[problem->value_count + i];
+            *most = scratch > *most ? scratch : *most;
+        }
+    }
+    return bytes;
+}
+
+static enum ul_status take(struct ul_size_instances *instances, const struct ul_compile *other,
                            struct ul_size_instance *instance)
 {
     struct ul_arena scratch;
-    struct ul_size_walk walk = {.arena = &scratch, .base = instances->compile->program};
+    struct ul_program *program = other->program;
+    struct ul_size_walk walk = {.arena = &scratch,
+                                .base = instances->compile->program,
+                                .base_model = &instances->compile->model,
+                                .model = &other->model};
     ul_arena_init(&scratch);
     ul_size_walk(&walk, program, NULL);
     if (instances->marks == NULL)
         list_slots(instances, &walk);
     int64_t *numbers = UL_NEW_ARRAY(instances->arena, int64_t, instances->number_count);
+    instance->bytes = list_bytes(instances, program);
     enum ul_status status = take_numbers(instances, &walk, instance->point, numbers);
     if (status == UL_OK)
         status = widen_problem(instances, program, instance->point);
@@ -232,13 +258,14 @@ static enum ul_status compile_at(struct ul_size_instances *instances,
     other.is_trial = true;
     other.earlier = compile;
     other.largest = &compile->graph;
+    other.options.dims.count = compile->said_dim_count;
     ul_size_set(&other, instance->point);
     enum ul_status status = ul_compile_build(&other, compile->model.path);
     if (status != UL_OK)
         status = ul_diag_set(&compile->diag, other.diag.status, "%s (with %s)", other.diag.text,
                              point_text(instances, instance->point));
     else
-        status = take(instances, other.program, instance);
+        status = take(instances, &other, instance);
     ul_compile_done(&other);
     return status;
 }
@@ -288,7 +315,7 @@ enum ul_status ul_size_instances_find(struct ul_size_instances *instances)
 {
     ul_kernel_forms_init(&instances->forms, instances->arena);
     list_points(instances);
-    UL_TRY(take(instances, instances->compile->program, &instances->items[instances->count - 1]));
+    UL_TRY(take(instances, instances->compile, &instances->items[instances->count - 1]));
     for (uint32_t i = instances->count - 1; i-- > 0;) {
         char doing[96];
         snprintf(doing, sizeof doing, "compiling with all sizes of the range: %u of %u",

@@ -17,36 +17,40 @@ struct list {
 
 /* Words that C, C++ or their headers use for something else; none of them has a capital. */
 static const char *const taken[] = {
-    "alignas", "alignof",  "and",      "asm",      "assert",   "auto",  "bitand",   "bitor",
-    "bool",    "break",    "case",     "catch",    "char",     "class", "compl",    "concept",
-    "const",   "continue", "decltype", "default",  "delete",   "do",    "double",   "else",
-    "enum",    "errno",    "explicit", "export",   "extern",   "false", "float",    "for",
-    "friend",  "goto",     "if",       "inline",   "int",      "linux", "long",     "mutable",
-    "new",     "noexcept", "not",      "nullptr",  "operator", "or",    "private",  "protected",
-    "public",  "register", "requires", "restrict", "return",   "short", "signed",   "sizeof",
-    "static",  "struct",   "switch",   "template", "this",     "throw", "true",     "try",
-    "typedef", "typeid",   "typename", "typeof",   "union",    "unix",  "unsigned", "using",
-    "virtual", "void",     "volatile", "while",    "xor"};
+    "alignas",  "alignof",      "and",      "asm",       "assert",    "auto",      "bitand",
+    "bitor",    "bool",         "break",    "case",      "catch",     "char",      "class",
+    "compl",    "concept",      "const",    "consteval", "constexpr", "constinit", "continue",
+    "decltype", "default",      "delete",   "do",        "double",    "else",      "enum",
+    "errno",    "explicit",     "export",   "extern",    "false",     "float",     "for",
+    "friend",   "goto",         "if",       "inline",    "int",       "linux",     "long",
+    "mutable",  "new",          "noexcept", "not",       "nullptr",   "operator",  "or",
+    "private",  "protected",    "public",   "register",  "requires",  "restrict",  "return",
+    "short",    "signed",       "sizeof",   "static",    "struct",    "switch",    "template",
+    "this",     "thread_local", "throw",    "true",      "try",       "typedef",   "typeid",
+    "typename", "typeof",       "union",    "unix",      "unsigned",  "using",     "virtual",
+    "void",     "volatile",     "while",    "xor"};
 
-/* A name may be a member of a struct: it is short, and no word or macro of the language. One
- * capital is no macro. */
+/* A name may be a member of a struct: small letters, or one capital, and no word of the language.
+ * A complex number's I is a macro. */
 static bool is_identifier(const char *name)
 {
     enum { MAX_LENGTH = 32 };
-    bool has_small = name[0] != '\0' && name[1] == '\0';
     size_t length = strlen(name);
-    if (length == 0 || length > MAX_LENGTH || !isalpha((unsigned char)name[0]) ||
-        strstr(name, "__") != NULL || strncmp(name, "ul_", 3) == 0 || strncmp(name, "std", 3) == 0)
+    if (length == 0 || length > MAX_LENGTH || strstr(name, "__") != NULL ||
+        strncmp(name, "ul_", 3) == 0 || strncmp(name, "std", 3) == 0 ||
+        strncmp(name, "co_", 3) == 0)
         return false;
-    for (size_t i = 0; i < length; i++) {
-        if (!isalnum((unsigned char)name[i]) && name[i] != '_')
+    if (length == 1)
+        return isalpha((unsigned char)name[0]) && name[0] != 'I';
+    for (size_t i = 0; i < length; i++)
+        if (!islower((unsigned char)name[i]) &&
+            (i == 0 || !(isdigit((unsigned char)name[i]) || name[i] == '_')))
             return false;
-        has_small = has_small || islower((unsigned char)name[i]);
-    }
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (strcmp(name, taken[i]) == 0)
             return false;
-    return has_small;
+    return strcmp(name + length - 2, "_t") != 0 && strcmp(name + length - 2, "eq") != 0 &&
+           (length < 5 || strcmp(name + length - 5, "_cast") != 0);
 }
 
 static const char *identifier(const struct list *list, const char *name)

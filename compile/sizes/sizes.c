@@ -2,13 +2,16 @@
 /* A program for a range of sizes: compiles the model with all of them, and makes one program of
  * these, by the plan of the largest. */
 #include "compile/sizes/sizes.h"
+
 #include "compile/compile_internal.h"
+#include <string.h>
 
 static enum ul_status named(struct ul_compile *compile, enum ul_status status)
 {
     ul_compile_progress(compile, NULL);
-    if (status != UL_OK)
-        ul_diag_prefix(&compile->diag, compile->model.path);
+    const char *path = compile->model.path; /* which the message of an instance has already */
+    if (status != UL_OK && strncmp(compile->diag.text, path, strlen(path)) != 0)
+        ul_diag_prefix(&compile->diag, path);
     return status;
 }
 
@@ -22,6 +25,9 @@ enum ul_status ul_compile_find_sizes(struct ul_compile *compile,
     ul_size_list(compile, &found.sizes, &found.size_count);
     if (found.size_count == 0)
         return UL_OK;
+    if (strcmp(compile->model.path, "-") == 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "the model is read once for each size of a range: give a file");
     *instances = ul_arena_copy(&compile->keep, &found, sizeof found);
     return named(compile, ul_size_instances_find(*instances));
 }
@@ -29,5 +35,9 @@ enum ul_status ul_compile_find_sizes(struct ul_compile *compile,
 enum ul_status ul_compile_unify_sizes(struct ul_compile *compile,
                                       struct ul_size_instances *instances)
 {
-    return instances == NULL ? UL_OK : named(compile, ul_size_unify(instances, &compile->program));
+    if (instances == NULL)
+        return UL_OK;
+    /* what was settled for the largest sizes is no size of the program's */
+    compile->options.dims.count = compile->said_dim_count;
+    return named(compile, ul_size_unify(instances, &compile->program));
 }

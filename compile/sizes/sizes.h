@@ -8,6 +8,7 @@
 #include "compile/sizes/walk.h"
 
 struct ul_compile;
+struct ul_fit; /* fit.h */
 
 /* A step of the program, or an alternative of it; and its mark in the walk. */
 struct ul_size_slot {
@@ -20,6 +21,7 @@ struct ul_size_instance {
     const int64_t *point;              /* its sizes */
     const int64_t *numbers;            /* of its walk, where that of the largest sizes has them */
     struct ul_kernel_numbers *kernels; /* by slot; what no kernel runs has form 0 */
+    const uint64_t *bytes; /* by value of the problem; then by slot, the bytes of its scratch */
 };
 
 /* Instances of a range, and what they have in common. */
@@ -51,6 +53,11 @@ enum ul_status ul_size_instances_find(struct ul_size_instances *instances) UL_MU
 /* unify.c: the program for the range, as far as the compile's plan runs it. */
 enum ul_status ul_size_unify(struct ul_size_instances *instances,
                              struct ul_program **program) UL_MUST_CHECK;
+
+/* layout.c: where options want offsets that follow from sizes, the layout of the compile's plan;
+ * `fit` has all instances. */
+enum ul_status ul_size_lay_out(struct ul_size_instances *instances, struct ul_fit *fit,
+                               struct ul_program_layout **out) UL_MUST_CHECK;
 
 /* sizes.c: where options have ranges of sizes, before the compile's program is planned: finds
  * instances, which are NULL where there are no ranges. */

@@ -63,12 +63,13 @@ static int64_t gather(const struct set *set, int64_t *values,
     return largest;
 }
 
-static enum ul_status refuse(struct unifier *unifier, const char *node, const int64_t *values)
+static enum ul_status refuse(struct unifier *unifier, const char *node, const int64_t *values,
+                             uint32_t count)
 {
     struct ul_text text;
     enum { SHOWN = 8 };
     ul_text_init(&text, unifier->arena);
-    for (uint32_t i = 0; i < SHOWN && i < unifier->instances->count; i++)
+    for (uint32_t i = 0; i < SHOWN && i < count; i++)
         ul_text_printf(&text, "%s%" PRId64, i == 0 ? "" : ", ", values[i]);
     return ul_diag_set(&unifier->instances->compile->diag, UL_UNSUPPORTED,
                        "no formula was found for a number of %s at all sizes (%s, ...): give "
@@ -111,7 +112,7 @@ static enum ul_status fit_walk(struct unifier *unifier, const struct ul_formula 
             else
                 (*formulas)[n] = ul_formula_number(unifier->arena, values[instances->count - 1]);
             if ((*formulas)[n] == NULL && round > 0)
-                return refuse(unifier, instances->marks[m].node, values);
+                return refuse(unifier, instances->marks[m].node, values, set->count);
         }
     return UL_OK;
 }
@@ -197,7 +198,7 @@ static enum ul_status fill_form(struct unifier *unifier, struct forms *forms, ui
             continue;
         return part(forms, key, set, values)
                    ? UL_OK
-                   : refuse(unifier, slot_node(unifier, forms->slot), values);
+                   : refuse(unifier, slot_node(unifier, forms->slot), values, set->count);
     }
     forms->filled[key] =
         (struct ul_filled_form){.form = text, .formulas = formulas, .largest = largest};
@@ -245,6 +246,24 @@ static void put_choice(const struct unifier *unifier, struct ul_text *text,
     ul_text_put(text, "\n    };\n    switch (forms[run->size_point]) {\n");
 }
 
+/* Forms of one kernel take the same buffers; scratch is there where any of them wants it, but never
+ * where the step has none. */
+static enum ul_status compare_parameters(struct unifier *unifier, uint32_t slot,
+                                         const struct ul_kernel_parameters *parameters,
+                                         const struct ul_kernel_form *form)
+{
+    const struct ul_kernel_parameters other = ul_kernel_form_parameters(unifier->arena, form);
+    bool same = parameters->count == other.count && (parameters->has_scratch || !other.has_scratch);
+    for (uint32_t i = 0; same && i < other.count; i++)
+        same = strcmp(parameters->types[i], other.types[i]) == 0;
+    return same
+               ? UL_OK
+               : ul_diag_set(&unifier->instances->compile->diag, UL_UNSUPPORTED,
+                             "the kernel of %s takes other operands with some sizes: compile these "
+                             "sizes apart",
+                             ul_quote(unifier->arena, slot_node(unifier, slot)));
+}
+
 /* The kernel of a slot with all of its forms, as struct ul_program_kernel has text. */
 static enum ul_status make_text(struct unifier *unifier, uint32_t slot, const char **made)
 {
@@ -259,8 +278,11 @@ static enum ul_status make_text(struct unifier *unifier, uint32_t slot, const ch
     }
     const struct ul_kernel_form *largest =
         &instances->forms.items[instances->items[instances->count - 1].kernels[slot].form];
+    struct ul_kernel_parameters parameters = ul_kernel_form_parameters(unifier->arena, largest);
+    for (uint32_t key = 0; key < forms.key_count; key++)
+        UL_TRY(compare_parameters(unifier, slot, &parameters, forms.filled[key].form));
     ul_text_init(&text, unifier->arena);
-    ul_text_put(&text, ul_kernel_form_parameters(unifier->arena, largest));
+    ul_kernel_form_put_parameters(&text, &parameters);
     ul_text_put(&text, "{\n");
     put_sizes(unifier, &text);
     if (forms.key_count > 1)
@@ -424,11 +446,20 @@ enum ul_status ul_size_unify(struct ul_size_instances *instances, struct ul_prog
         .offsets = UL_NEW_ARRAY(keep, const struct ul_formula *, values)};
     mark_slots(&unifier);
     UL_TRY(fit_walk(&unifier, &formulas));
-    struct ul_size_walk walk = {.arena = keep, .base = compile->program, .formulas = formulas};
+    struct ul_size_walk walk = {.arena = keep,
+                                .base = compile->program,
+                                .base_model = &compile->model,
+                                .model = &compile->model,
+                                .formulas = formulas};
     ul_size_walk(&walk, unifier.program, unifier.sized);
     UL_ASSERT(walk.number_count == instances->number_count);
     UL_TRY(check_state(&unifier));
     UL_TRY(make_kernels(&unifier));
+    if (compile->options.offsets == UL_OFFSETS_SIZES) {
+        struct ul_program_layout *layout;
+        UL_TRY(ul_size_lay_out(instances, &unifier.sets[0].fit, &layout));
+        unifier.sized->layout = layout;
+    }
     unifier.program->sized = unifier.sized;
     *program = unifier.program;
     return UL_OK;

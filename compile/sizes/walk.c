@@ -54,42 +54,61 @@ static const struct ul_formula *put_number(struct ul_size_walk *walk, int64_t nu
 
 /* ---- values ---- */
 
-/* Whether the elements of a constant are the first ones of another. Where they are large,
- * pieces are compared: what a pass computes from a size differs everywhere. */
-static bool begins(const struct ul_tensor *whole, const struct ul_tensor *part, uint64_t bytes)
+/* Where a tensor's bytes lie in the mapped files; false: in none. */
+static bool find_in_files(const struct ul_onnx_model *model, const struct ul_tensor *tensor,
+                          uint32_t *file, uint64_t *offset_bytes)
 {
-    enum { PIECE_BYTES = 4096, PIECES = 64 };
+    for (uint32_t f = 0; f < model->file_count; f++) {
+        const struct ul_file *mapped = &model->files[f].file;
+        uintptr_t begin = (uintptr_t)mapped->data, at = (uintptr_t)tensor->data;
+        *file = f;
+        *offset_bytes = at - begin;
+        if (at >= begin && *offset_bytes < mapped->size_bytes)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the elements of a constant are the first ones of another. Those that both borrow from the
+ * same place of the model's file are not read. */
+static bool begins(const struct ul_size_walk *walk, const struct ul_tensor *whole,
+                   const struct ul_tensor *part, uint64_t bytes)
+{
+    uint32_t files[2];
+    uint64_t offsets[2];
     if (whole->data == NULL || part->data == NULL)
         return whole->data == part->data &&
                memcmp(whole->splat, part->splat, sizeof whole->splat) == 0;
-    if (bytes <= (uint64_t)PIECES * PIECE_BYTES)
-        return memcmp(whole->data, part->data, bytes) == 0;
-    for (uint64_t p = 0; p < PIECES; p++) {
-        uint64_t at = (bytes - PIECE_BYTES) / (PIECES - 1) * p;
-        if (memcmp(whole->data + at, part->data + at, PIECE_BYTES) != 0)
-            return false;
-    }
-    return true;
+    if (find_in_files(walk->base_model, whole, &files[0], &offsets[0]) &&
+        find_in_files(walk->model, part, &files[1], &offsets[1]) && files[0] == files[1] &&
+        offsets[0] == offsets[1])
+        return true;
+    return memcmp(whole->data, part->data, bytes) == 0;
 }
 
-static bool is_same_constant(const struct ul_value *whole, const struct ul_value *part)
+static bool is_same_constant(const struct ul_size_walk *walk, const struct ul_value *whole,
+                             const struct ul_value *part)
 {
-    uint64_t bytes = ul_type_bytes(&part->type);
     if (whole->tensor == NULL || part->tensor == NULL)
         return whole->tensor == part->tensor;
-    return bytes <= ul_type_bytes(&whole->type) && begins(whole->tensor, part->tensor, bytes);
+    if (whole->type.dtype != part->type.dtype)
+        return false;
+    uint64_t bytes = ul_type_bytes(&part->type);
+    return bytes <= ul_type_bytes(&whole->type) && begins(walk, whole->tensor, part->tensor, bytes);
 }
 
 static void walk_value(struct ul_size_walk *walk, const struct ul_graph *graph, ul_value_id id,
                        struct ul_program_sized *sized)
 {
     const struct ul_value *value = &graph->values[id];
-    uint32_t rank = value->type.rank;
-    bool has_view = value->view.base != UL_NONE;
+    bool is_known = value->type.dtype != UL_DTYPE_NONE && value->type.rank <= UL_LIMIT_RANK;
+    uint32_t rank = is_known ? value->type.rank : 0;
+    bool has_view = is_known && value->view.base != UL_NONE;
+    put_fact(walk, is_known);
     put_fact(walk, value->kind);
     put_fact(walk, (uint64_t)rank << 32 | value->type.dtype);
     put_fact(walk, (uint64_t)value->view.base << 32 | value->donor);
-    put_fact(walk, is_same_constant(&walk->base->graph->values[id], value));
+    put_fact(walk, is_same_constant(walk, &walk->base->graph->values[id], value));
     const struct ul_formula **numbers =
         sized != NULL ? UL_NEW_ARRAY(walk->arena, const struct ul_formula *, 2 * rank) : NULL;
     for (uint32_t d = 0; d < 2 * rank; d++) {
@@ -149,6 +168,7 @@ static void walk_step(struct ul_size_walk *walk, struct ul_program_step *step)
     put_fact(walk, (uint64_t)step->region << 32 | step->kept_place);
     put_text_fact(walk, step->op);
     put_text_fact(walk, step->implementation);
+    put_fact(walk, (uint64_t)step->is_spared << 1 | step->has_residual);
     for (uint32_t a = 0; a < step->arg_count; a++) {
         walk_address(walk, &step->args[a]);
         put_fact(walk, (uint64_t)step->views[a] << 1 | step->written[a]);
@@ -172,6 +192,7 @@ static void walk_frame(struct ul_size_walk *walk, struct ul_program *program)
     for (uint32_t r = 0; r < program->region_count; r++) {
         struct ul_program_region *region = &program->regions[r];
         put_fact(walk, (uint64_t)region->kind << 32 | region->parent);
+        put_fact(walk, (uint64_t)region->flag << 1 | region->negated);
         region->round_count = put_number(walk, region->rounds);
         if (region->kind == UL_PLAN_BRANCH)
             walk_address(walk, &region->condition);

@@ -4,6 +4,7 @@
 #define UL_COMPILE_SIZES_WALK_H
 
 #include "codegen/program/sized.h"
+#include "frontend/frontend.h"
 
 /* Facts that two programs must share, as one number; and where the numbers begin that may differ.
  */
@@ -19,6 +20,7 @@ struct ul_size_mark {
 struct ul_size_walk {
     struct ul_arena *arena;
     const struct ul_program *base; /* its constants are what the program's begin with */
+    const struct ul_onnx_model *base_model, *model; /* of the two */
     struct ul_size_mark *marks;
     uint32_t mark_count, mark_capacity;
     int64_t *numbers;

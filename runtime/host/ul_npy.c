@@ -190,11 +190,11 @@ static int check_header(const struct ul_session *s, const char *file, const stru
          memcmp(header->dims, tensor->dims, tensor->rank * sizeof tensor->dims[0]) == 0))
         return UL_EXIT_OK;
     return ul_error(s, UL_EXIT_INVALID,
-                    "%s: %s '%s' needs %s, this file holds %s; reshape it, or compile the model "
-                    "for that shape",
-                    shown_file, what, shown_name,
-                    ul_shape_text(want, tensor->type, tensor->rank, tensor->dims),
-                    ul_shape_text(got, tensor->type, header->rank, header->dims));
+                    "%s: %s '%s' needs %s, this file holds %s; reshape it, or %s", shown_file, what,
+                    shown_name, ul_shape_text(want, tensor->type, tensor->rank, tensor->dims),
+                    ul_shape_text(got, tensor->type, header->rank, header->dims),
+                    s->sizes == NULL ? "compile the model for that shape"
+                                     : "give the size that it follows from by --size NAME=N");
 }
 
 /* Puts elements in column-major order into row-major order. */

@@ -5,6 +5,7 @@
 
 #include "ul_run.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ struct ul_sizes {
 
 static void describe(struct ul_sizes *sizes)
 {
-    ul_model_at(sizes->largest, sizes->sizes, sizes->tensors, sizes->numbers, &sizes->at);
+    ul_model_at(sizes->largest, sizes->sizes, sizes->tensors, sizes->numbers, NULL, &sizes->at);
 }
 
 /* `where`: the file, or the option; it need not last. */
@@ -52,15 +53,16 @@ static int say_option(const struct ul_session *s, const char *text)
     const struct ul_model *model = s->sizes->largest;
     const char *equals = strrchr(text, '=');
     char shown[UL_SHOWN_BYTES], *end = NULL;
+    errno = 0;
     long long value = equals != NULL ? strtoll(equals + 1, &end, 10) : 0;
-    if (equals == NULL || end == equals + 1 || *end != '\0')
+    if (equals == NULL || end == equals + 1 || *end != '\0' || errno != 0)
         return ul_error(s, UL_EXIT_USAGE, "--size takes NAME=N, not '%s'", ul_shown(shown, text));
     for (uint32_t i = 0; i < model->size_count; i++)
         if (strncmp(model->sizes[i].name, text, (size_t)(equals - text)) == 0 &&
             model->sizes[i].name[equals - text] == '\0')
             return say(s, i, value, "--size", "--size");
-    return ul_error(s, UL_EXIT_USAGE, "--size: the program has no size '%.*s'",
-                    (int)(equals - text), text);
+    return ul_error(s, UL_EXIT_USAGE, "--size %s: the program has no size of that name",
+                    ul_shown(shown, text));
 }
 
 static int say_options(const struct ul_session *s)
@@ -147,11 +149,12 @@ int ul_sizes_learn(const struct ul_session *s, const char *file, const struct ul
 {
     struct ul_sizes *sizes = s->sizes;
     int status = UL_EXIT_OK;
-    if (sizes == NULL || tensor < sizes->tensors ||
-        tensor >= sizes->tensors + sizes->largest->input_count || rank != tensor->rank)
+    uint32_t input = 0;
+    while (sizes != NULL && input < sizes->largest->input_count && &sizes->tensors[input] != tensor)
+        input++;
+    if (sizes == NULL || input == sizes->largest->input_count || rank != tensor->rank)
         return UL_EXIT_OK;
-    const uint32_t *numbers = sizes->largest->input_sizes +
-                              first_dim(sizes->largest, (uint32_t)(tensor - sizes->tensors));
+    const uint32_t *numbers = sizes->largest->input_sizes + first_dim(sizes->largest, input);
     for (uint32_t d = 0; status == UL_EXIT_OK && d < rank; d++)
         if (numbers[d] != UL_SIZE_NONE)
             status = say(s, numbers[d], dims[d], file, tensor->name);

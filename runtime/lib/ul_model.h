@@ -97,8 +97,8 @@ enum ul_result {
     UL_CHECKPOINT_OTHER,      /* needed_bytes, available_bytes: for other parameters, or another
                                  optimizer */
     UL_PROCESSOR_LACKS,       /* what the library was compiled for; detail: the feature */
-    UL_SIZE_INVALID           /* a size out of its range, or none was given; detail: its name,
-                                 needed_bytes: the largest, available_bytes: what was given */
+    UL_SIZE_INVALID /* a size out of its range, or none was given; detail: its name, tensor:
+                       its number in the model's sizes, fault_value: what was given */
 };
 
 /* What was wrong with the data. The value was clamped, the run went on. */
@@ -279,6 +279,7 @@ typedef void ul_step_hook(void *context, uint32_t step);
 struct ul_run {
     const int64_t *sizes; /* of a model for a range of sizes, by number */
     uint32_t size_point;  /* the number of their combination, by which kernels choose their forms */
+    const uint64_t *places;    /* where offsets follow from sizes: those of slots */
     const void *const *inputs; /* the caller's buffers, for --io caller */
     void *const *outputs;
     ul_step_hook *hook; /* NULL in normal use */
@@ -495,6 +496,26 @@ struct ul_size {
 /* The number of a size that a dimension does not have. */
 #define UL_SIZE_NONE UINT32_MAX
 
+/* A row lies below a slot. */
+struct ul_below {
+    uint32_t row, slot;
+};
+#define UL_SLOT_NONE UINT32_MAX
+
+/* Offsets that follow from sizes. Rows are ranges of the arena; each has a slot, whose offset is
+ * the end of the highest row below it. Pairs are in order of slots; rows below a slot have smaller
+ * ones. */
+struct ul_layout {
+    uint64_t floor_bytes;        /* what is below all slots */
+    uint64_t least_bytes;        /* of an arena for any size */
+    uint64_t state_offset_bytes; /* in the arena: where its bytes are noted */
+    uint32_t slot_count, row_count, pair_count;
+    const uint32_t *row_slots;
+    const struct ul_below *pairs;
+    const uint32_t *edge_slots; /* of inputs, then of outputs; UL_SLOT_NONE: a fixed offset */
+    void (*bytes)(const int64_t *sizes, uint64_t *bytes); /* of rows */
+};
+
 struct ul_model {
     const char *name;
     const char *compiler;    /* "ullage 0.1.0" */
@@ -564,7 +585,9 @@ struct ul_model {
     uint32_t edge_number_count;  /* dimensions of all inputs, then of all outputs */
     /* Writes these numbers for other sizes. */
     void (*size_numbers)(const int64_t *sizes, int64_t *numbers);
-    const int64_t *at; /* the sizes of the next run; NULL: they are not known yet */
+    const struct ul_layout *layout; /* NULL: offsets are fixed */
+    const int64_t *at;              /* the sizes of the next run; NULL: they are not known yet */
+    const uint64_t *places;         /* the offsets of slots at these sizes; NULL: they are fixed */
 
     /* The tables for people and for checks. All counts but step_count are 0 and all pointers NULL
        when model.c was compiled with -DUL_NO_TABLES. */

@@ -134,10 +134,11 @@ static inline enum ul_result ul_run_check_buffers(const struct ul_model *model,
     for (uint32_t k = 0; k < entry->input_count; k++) {
         uint32_t i = entry->inputs[k];
         const struct ul_rt_tensor *input = &model->inputs[i];
+        bool moves = model->places != NULL && model->layout->edge_slots[i] != UL_SLOT_NONE;
+        if ((moves || ul_is_callers(input->space)) && (inputs == NULL || inputs[i] == NULL))
+            return ul_run_fail_tensor(failure, UL_INPUT_MISSING, i, input->size_bytes);
         if (!ul_is_callers(input->space))
             continue;
-        if (inputs == NULL || inputs[i] == NULL)
-            return ul_run_fail_tensor(failure, UL_INPUT_MISSING, i, input->size_bytes);
         if (input->donated != 0 && outputs != NULL && outputs[input->donated - 1] != NULL &&
             outputs[input->donated - 1] != inputs[i])
             return ul_run_fail_tensor(failure, UL_BUFFERS_APART, i, input->size_bytes);
@@ -263,6 +264,14 @@ static inline void ul_run_clear_state(const struct ul_model *model, void *arena,
         memset((unsigned char *)arena + model->bank_state_offset_bytes, 0, sizeof ul_bank_mark);
 }
 
+/* Notes how large the arena is, for runs to come. */
+static inline void ul_layout_note(const struct ul_model *model, unsigned char *arena,
+                                  uint64_t bytes)
+{
+    if (model->layout != NULL)
+        memcpy(arena + model->layout->state_offset_bytes, &bytes, sizeof bytes);
+}
+
 /* The first half of making `arena` ready for runs with `threads` threads (see ul_run_threads):
    checks it, has the library make what it needs. It touches nothing in the arena but the place of
    the library's state, and the place of the memory that values are offloaded to, which is attached
@@ -273,12 +282,14 @@ static inline enum ul_result ul_run_begin_init(const struct ul_model *model, voi
 {
     memset(failure, 0, sizeof *failure);
     ul_run_clear_state(model, arena, bytes);
-    if (arena == NULL || bytes < model->arena_bytes)
-        return ul_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes, arena == NULL ? 0 : bytes);
+    uint64_t needed_bytes = model->layout != NULL ? model->layout->least_bytes : model->arena_bytes;
+    if (arena == NULL || bytes < needed_bytes)
+        return ul_fail(failure, UL_ARENA_TOO_SMALL, needed_bytes, arena == NULL ? 0 : bytes);
     uint64_t address = (uint64_t)(uintptr_t)arena;
     if ((address & (model->arena_align - 1)) != 0)
         return ul_fail(failure, UL_ARENA_MISALIGNED, model->arena_align, address & (~address + 1));
     ul_banks_note(model, (unsigned char *)arena, NULL);
+    ul_layout_note(model, (unsigned char *)arena, bytes);
     if (model->library == NULL)
         return UL_OK;
     return model->library->init(model->library, arena, ul_run_threads(model, threads), failure);
@@ -408,8 +419,8 @@ static inline enum ul_result ul_sizes_check(const struct ul_model *model, const 
             continue;
         failure->tensor = s;
         failure->detail = size->name;
-        return ul_fail(failure, UL_SIZE_INVALID, (uint64_t)size->high,
-                       sizes != NULL ? (uint64_t)sizes[s] : 0);
+        failure->fault_value = sizes != NULL ? sizes[s] : 0;
+        return failure->result = UL_SIZE_INVALID;
     }
     return UL_OK;
 }
@@ -441,11 +452,36 @@ static inline const int64_t *ul_tensor_set_dims(struct ul_rt_tensor *tensor, con
     return dims + tensor->rank;
 }
 
+/* The offsets of slots for sizes, at the begin of `places`, which has room for slots and rows;
+   returns the bytes of an arena for these sizes. */
+static inline uint64_t ul_layout_place(const struct ul_model *model, const int64_t *sizes,
+                                       uint64_t *places)
+{
+    const struct ul_layout *layout = model->layout;
+    uint64_t *bytes = places + layout->slot_count, reserved = layout->floor_bytes;
+    layout->bytes(sizes, bytes);
+    for (uint32_t s = 0; s < layout->slot_count; s++)
+        places[s] = layout->floor_bytes;
+    for (uint32_t r = 0; r < layout->row_count; r++)
+        bytes[r] = (bytes[r] + model->arena_align - 1) & ~(model->arena_align - 1);
+    for (uint32_t p = 0; p < layout->pair_count; p++) {
+        const struct ul_below *pair = &layout->pairs[p];
+        uint64_t top = places[layout->row_slots[pair->row]] + bytes[pair->row];
+        if (top > places[pair->slot])
+            places[pair->slot] = top;
+    }
+    for (uint32_t r = 0; r < layout->row_count; r++)
+        if (places[layout->row_slots[r]] + bytes[r] > reserved)
+            reserved = places[layout->row_slots[r]] + bytes[r];
+    return reserved;
+}
+
 /* The description of a model at other sizes, which have been checked: `tensors` has room for its
-   inputs and outputs, `numbers` for edge_number_count numbers. All these must outlive *at. Tables
-   stay those of the largest sizes. */
+   inputs and outputs, `numbers` for edge_number_count numbers, `places` for the slots and rows of
+   its layout, if it has one. All these must outlive *at. Tables stay those of the largest sizes. */
 static inline void ul_model_at(const struct ul_model *model, const int64_t *sizes,
-                               struct ul_rt_tensor *tensors, int64_t *numbers, struct ul_model *at)
+                               struct ul_rt_tensor *tensors, int64_t *numbers, uint64_t *places,
+                               struct ul_model *at)
 {
     const int64_t *dims = numbers;
     uint32_t count = model->input_count + model->output_count;
@@ -456,9 +492,27 @@ static inline void ul_model_at(const struct ul_model *model, const int64_t *size
             i < model->input_count ? model->inputs[i] : model->outputs[i - model->input_count];
         dims = ul_tensor_set_dims(&tensors[i], dims);
     }
+    if (model->layout != NULL) {
+        at->arena_bytes = ul_layout_place(model, sizes, places);
+        at->places = places;
+    }
+    for (uint32_t i = 0; model->layout != NULL && i < count; i++)
+        if (model->layout->edge_slots[i] != UL_SLOT_NONE)
+            tensors[i].offset_bytes = places[model->layout->edge_slots[i]];
     at->inputs = tensors;
     at->outputs = tensors + model->input_count;
     at->at = sizes;
+}
+
+/* Whether the arena has room for the sizes of the model. */
+static inline enum ul_result ul_layout_check(const struct ul_model *model,
+                                             const unsigned char *arena, struct ul_failure *failure)
+{
+    uint64_t bytes;
+    memcpy(&bytes, arena + model->layout->state_offset_bytes, sizeof bytes);
+    return bytes >= model->arena_bytes
+               ? UL_OK
+               : ul_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes, bytes);
 }
 
 /* Runs the entry point `number` with `threads` threads (see ul_run_threads). A NULL buffer of a
@@ -489,10 +543,13 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
     }
     if (!ul_is_set_up(model, number)) { /* which has no steps, and no shape that varies */
         result = ul_sizes_check(model, model->at, failure);
+        if (result == UL_OK && model->layout != NULL)
+            result = ul_layout_check(model, bytes, failure);
         if (result != UL_OK)
             return result;
     }
     memset(&run, 0, sizeof run);
+    run.places = model->places;
     run.sizes = model->at;
     run.size_point = model->at != NULL ? ul_sizes_point(model, model->at) : 0;
     run.inputs = inputs;
