@@ -4,6 +4,7 @@
 #include "codegen/emit/emit_internal.h"
 
 #include "codegen/program/calls_internal.h"
+#include "codegen/program/target.h"
 #include "ir/view.h"
 #include "runtime/lib/ul_nbits.h"
 
@@ -338,17 +339,28 @@ bool ul_emit_uses(const struct ul_emitter *emitter, const struct ul_target_libra
     return is_wanted(emitter, library, NULL);
 }
 
+/* The library's file of that name, or NULL. */
+static const struct ul_library_file *find_file(const struct ul_target_library *library,
+                                               const char *name)
+{
+    const struct ul_library_file *file = library->files;
+    while (file->name != NULL && strcmp(file->name, name) != 0)
+        file++;
+    return file->name != NULL ? file : NULL;
+}
+
+/* The target says whose a file is: a program may have no library open. */
 bool ul_emit_takes_file(const struct ul_emitter *emitter, const char *name)
 {
-    const struct ul_libraries *libraries = emitter->program->options.libraries;
+    const struct ul_program_options *options = &emitter->program->options;
+    const struct ul_target_library *const *all = options->target->libraries;
+    const struct ul_libraries *libraries = options->libraries;
     bool is_listed = false, is_taken = false;
-    for (uint32_t i = 0; libraries != NULL && i < libraries->count; i++) {
-        const struct ul_target_library *library = &libraries->rows[i];
-        for (const struct ul_library_file *file = library->files; file->name != NULL; file++) {
-            bool is_same = strcmp(file->name, name) == 0;
-            is_listed = is_listed || is_same;
-            is_taken = is_taken || (is_same && is_wanted(emitter, library, file));
-        }
+    for (uint32_t i = 0; all != NULL && all[i] != NULL; i++)
+        is_listed = is_listed || find_file(all[i], name) != NULL;
+    for (uint32_t i = 0; is_listed && libraries != NULL && i < libraries->count; i++) {
+        const struct ul_library_file *file = find_file(&libraries->rows[i], name);
+        is_taken = is_taken || (file != NULL && is_wanted(emitter, &libraries->rows[i], file));
     }
     return is_taken || !is_listed;
 }

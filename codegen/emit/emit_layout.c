@@ -20,23 +20,13 @@ static uint32_t *number_rows(const struct ul_emitter *emitter, uint32_t *count)
     return rows;
 }
 
-/* The number of points of the range. */
-static uint32_t point_count(const struct ul_program_sized *sized)
-{
-    uint64_t count = 1;
-    for (uint32_t s = 0; s < sized->size_count; s++)
-        count *=
-            (uint64_t)((sized->sizes[s].high - sized->sizes[s].low) / sized->sizes[s].step) + 1;
-    UL_ASSERT(count <= UL_LIMIT_SIZE_POINTS);
-    return (uint32_t)count;
-}
-
 /* The first range with the same table. */
-static uint32_t first_table(const struct ul_program_layout *layout, uint32_t range, uint32_t points)
+static uint32_t first_table(const struct ul_program_layout *layout, uint32_t range)
 {
     uint32_t first = 0;
-    while (layout->tables[first] == NULL || memcmp(layout->tables[first], layout->tables[range],
-                                                   points * sizeof *layout->tables[first]) != 0)
+    while (layout->tables[first] == NULL ||
+           memcmp(layout->tables[first], layout->tables[range],
+                  layout->point_count * sizeof *layout->tables[first]) != 0)
         first++;
     return first;
 }
@@ -44,12 +34,12 @@ static uint32_t first_table(const struct ul_program_layout *layout, uint32_t ran
 static void put_tables(struct ul_emitter *emitter)
 {
     const struct ul_program_layout *layout = ul_emit_layout(emitter);
-    uint32_t points = point_count(emitter->program->sized);
+    UL_ASSERT(layout->point_count <= UL_LIMIT_SIZE_POINTS);
     for (uint32_t i = 0; i < emitter->plan->range_count; i++) {
-        if (layout->tables[i] == NULL || first_table(layout, i, points) != i)
+        if (layout->tables[i] == NULL || first_table(layout, i) != i)
             continue;
         ul_text_printf(emitter->text, "static const uint64_t bytes_%u[] = {", i);
-        for (uint32_t p = 0; p < points; p++)
+        for (uint32_t p = 0; p < layout->point_count; p++)
             ul_text_printf(emitter->text, "%s%" PRIu64 ",", p % 12 == 0 ? "\n    " : " ",
                            layout->tables[i][p]);
         ul_text_put(emitter->text, "\n};\n");
@@ -77,7 +67,7 @@ static void put_bytes(struct ul_emitter *emitter)
 {
     const struct ul_program_layout *layout = ul_emit_layout(emitter);
     const struct ul_program_sized *sized = emitter->program->sized;
-    uint32_t count = 0, points = point_count(sized);
+    uint32_t count = 0;
     put_tables(emitter);
     ul_text_put(emitter->text, "static void layout_bytes(const int64_t *n, uint64_t *bytes)\n{\n");
     for (uint32_t s = 0; s < sized->size_count; s++)
@@ -88,7 +78,7 @@ static void put_bytes(struct ul_emitter *emitter)
             continue;
         ul_text_printf(emitter->text, "    bytes[%u] = ", count++);
         if (layout->tables[i] != NULL) {
-            ul_text_printf(emitter->text, "bytes_%u[point];\n", first_table(layout, i, points));
+            ul_text_printf(emitter->text, "bytes_%u[point];\n", first_table(layout, i));
             continue;
         }
         ul_text_put(emitter->text, "(uint64_t)(");

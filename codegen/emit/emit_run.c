@@ -146,10 +146,20 @@ void ul_emit_sizes_fields(struct ul_emitter *emitter)
 
 /* ---- the functions that run a root ---- */
 
+/* Begins a function that takes sizes: n, their numbers. */
+static void put_numbers(struct ul_emitter *emitter)
+{
+    const struct ul_program_sized *sized = sized_of(emitter);
+    UL_ASSERT(sized->size_count > 0);
+    ul_text_printf(emitter->text, "    int64_t n[%u] = {0};\n", sized->size_count);
+    for (uint32_t s = 0; s < sized->size_count; s++)
+        ul_text_printf(emitter->text, "    n[%u] = sizes != NULL ? sizes->%s : 0;\n", s,
+                       sized->sizes[s].identifier);
+}
+
 /* The begin of a function that runs: the model at its sizes, as `at`. */
 static void put_sizes(struct ul_emitter *emitter)
 {
-    const struct ul_program_sized *sized = sized_of(emitter);
     const struct ul_block *root = ul_emit_root(emitter);
     struct ul_text *text = emitter->text;
     const char *model = ul_emit_root_model(emitter);
@@ -157,14 +167,12 @@ static void put_sizes(struct ul_emitter *emitter)
                    "    struct ul_failure unused;\n"
                    "    struct ul_rt_tensor tensors[%u];\n    int64_t numbers[%u];\n"
                    "    uint64_t places[%u];\n"
-                   "    struct ul_model at;\n    int64_t n[%u] = {0};\n"
+                   "    struct ul_model at;\n"
                    "    if (failure == NULL)\n        failure = &unused;\n"
                    "    memset(failure, 0, sizeof *failure);\n",
                    root->input_count + root->output_count + 1, emitter->edge_number_count + 1,
-                   emitter->layout_number_count + 1, sized->size_count);
-    for (uint32_t s = 0; s < sized->size_count; s++)
-        ul_text_printf(text, "    n[%u] = sizes != NULL ? sizes->%s : 0;\n", s,
-                       sized->sizes[s].identifier);
+                   emitter->layout_number_count + 1);
+    put_numbers(emitter);
     ul_text_printf(text,
                    "    if (ul_sizes_check(&%s, sizes != NULL ? n : NULL, failure) != UL_OK)\n"
                    "        return (int)failure->result;\n"
@@ -193,19 +201,15 @@ static void put_entry(struct ul_emitter *emitter, const char *name, uint32_t ent
 /* The bytes of an arena for sizes. */
 static void put_arena_bytes(struct ul_emitter *emitter)
 {
-    const struct ul_program_sized *sized = sized_of(emitter);
     struct ul_text *text = emitter->text;
     if (ul_emit_layout(emitter) == NULL)
         return;
     ul_text_printf(text,
                    "uint64_t %s_arena_bytes_at(const struct %s_sizes *sizes)\n{\n"
-                   "    uint64_t places[%u];\n    struct ul_failure failure;\n"
-                   "    int64_t n[%u] = {0};\n",
+                   "    uint64_t places[%u];\n    struct ul_failure failure;\n",
                    ul_emit_root_prefix(emitter), ul_emit_root_prefix(emitter),
-                   emitter->layout_number_count + 1, sized->size_count);
-    for (uint32_t s = 0; s < sized->size_count; s++)
-        ul_text_printf(text, "    n[%u] = sizes != NULL ? sizes->%s : 0;\n", s,
-                       sized->sizes[s].identifier);
+                   emitter->layout_number_count + 1);
+    put_numbers(emitter);
     ul_text_printf(text,
                    "    if (ul_sizes_check(&%s, sizes != NULL ? n : NULL, &failure) != UL_OK)\n    "
                    "    return 0;\n"

@@ -34,16 +34,24 @@ static bool has_number(const struct ul_formula *formula, enum ul_formula_kind ki
     return formula->kind == kind && formula->right->kind == UL_FORMULA_NUMBER;
 }
 
+/* The sum or product of two numbers: one number, unless that overflows. */
+static const struct ul_formula *fold(struct ul_arena *arena, enum ul_formula_kind kind,
+                                     const struct ul_formula *left, const struct ul_formula *right)
+{
+    const struct ul_formula *formula = make(arena, kind, 0, left, right);
+    int64_t number;
+    return ul_formula_eval(formula, NULL, &number) ? ul_formula_number(arena, number) : formula;
+}
+
 const struct ul_formula *ul_formula_sum(struct ul_arena *arena, const struct ul_formula *left,
                                         const struct ul_formula *right)
 {
     if (left->kind == UL_FORMULA_NUMBER && right->kind == UL_FORMULA_NUMBER)
-        return ul_formula_number(arena, left->number + right->number);
+        return fold(arena, UL_FORMULA_SUM, left, right);
     if (left->kind == UL_FORMULA_NUMBER)
         return ul_formula_sum(arena, right, left);
     if (right->kind == UL_FORMULA_NUMBER && has_number(left, UL_FORMULA_SUM))
-        return ul_formula_sum(arena, left->left,
-                              ul_formula_number(arena, left->right->number + right->number));
+        return ul_formula_sum(arena, left->left, fold(arena, UL_FORMULA_SUM, left->right, right));
     if (is_number(right, 0))
         return left;
     return make(arena, UL_FORMULA_SUM, 0, left, right);
@@ -53,7 +61,7 @@ const struct ul_formula *ul_formula_product(struct ul_arena *arena, const struct
                                             const struct ul_formula *right)
 {
     if (left->kind == UL_FORMULA_NUMBER && right->kind == UL_FORMULA_NUMBER)
-        return ul_formula_number(arena, left->number * right->number);
+        return fold(arena, UL_FORMULA_PRODUCT, left, right);
     if (left->kind == UL_FORMULA_NUMBER)
         return ul_formula_product(arena, right, left);
     if (is_number(right, 0))
@@ -62,10 +70,10 @@ const struct ul_formula *ul_formula_product(struct ul_arena *arena, const struct
         return left;
     if (right->kind == UL_FORMULA_NUMBER && has_number(left, UL_FORMULA_PRODUCT))
         return ul_formula_product(arena, left->left,
-                                  ul_formula_number(arena, left->right->number * right->number));
+                                  fold(arena, UL_FORMULA_PRODUCT, left->right, right));
     if (right->kind == UL_FORMULA_NUMBER && has_number(left, UL_FORMULA_SUM))
         return ul_formula_sum(arena, ul_formula_product(arena, left->left, right),
-                              ul_formula_number(arena, left->right->number * right->number));
+                              fold(arena, UL_FORMULA_PRODUCT, left->right, right));
     return make(arena, UL_FORMULA_PRODUCT, 0, left, right);
 }
 

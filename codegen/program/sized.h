@@ -25,8 +25,8 @@ struct ul_program_layout {
     struct ul_plan_stacking stacking;
     const struct ul_formula **bytes; /* by range of the plan; NULL: as its table says */
     const uint64_t **tables; /* likewise: the bytes by point; NULL: as many as the plan has */
-    uint64_t *point_bytes;   /* by point: what is reserved */
-    uint64_t least_bytes;    /* of these */
+    uint32_t point_count;
+    uint64_t least_bytes; /* what is reserved at the point that needs least */
 };
 
 /* Points are counted from the smallest sizes on; the last size's values run fastest. */

@@ -26,9 +26,7 @@ enum {
     SLOPES = 3        /* tried around the one that two points give */
 };
 
-#define MAX_TERM                                                                                   \
-    ((int64_t)1 << 40) /* of a term or a number: sums of their products have 63 bits               \
-                        */
+static const int64_t MAX_TERM = (int64_t)1 << 40; /* of a term or a number */
 
 static const int64_t periods[] = {2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, MAX_PERIOD};
 
@@ -57,16 +55,29 @@ static const struct ul_formula *find_equal(const struct ul_fit *fit,
     return NULL;
 }
 
+/* Numbers beyond these are no sizes. */
+static bool is_small(const struct ul_fit *fit, const int64_t *values)
+{
+    for (uint32_t k = 0; k < fit->point_count; k++)
+        if (values[k] > MAX_TERM || values[k] < -MAX_TERM)
+            return false;
+    return true;
+}
+
+/* rest + slope * x, which wraps: what is guessed so is computed once more at every point, with
+ * overflow seen, before it is taken. */
+static int64_t line(int64_t rest, int64_t slope, int64_t x)
+{
+    return (int64_t)((uint64_t)rest + (uint64_t)slope * (uint64_t)x);
+}
+
 /* Adds a term, unless another has the same values. */
 static void add_term(struct ul_fit *fit, struct ul_fit_terms *terms,
                      const struct ul_formula *formula)
 {
     const int64_t *values = values_of(fit, formula);
-    if (values == NULL || find_equal(fit, terms, values) != NULL)
+    if (values == NULL || !is_small(fit, values) || find_equal(fit, terms, values) != NULL)
         return;
-    for (uint32_t k = 0; k < fit->point_count; k++)
-        if (values[k] > MAX_TERM || values[k] < -MAX_TERM)
-            return;
     UL_GROW(fit->arena, terms->items, terms->count, terms->capacity);
     terms->items[terms->count++] = (struct ul_fit_term){.formula = formula, .values = values};
 }
@@ -150,10 +161,10 @@ static const struct ul_formula *find_one(struct ul_fit *fit, const struct ul_fit
         if (i == 0 || (values[i] - values[0]) % (term[i] - term[0]) != 0)
             continue;
         int64_t slope = (values[i] - values[0]) / (term[i] - term[0]);
-        int64_t rest = values[0] - slope * term[0];
+        int64_t rest = line(values[0], -slope, term[0]);
         bool fits = slope != 0;
         for (uint32_t k = 0; fits && k < fit->point_count; k++)
-            fits = values[k] == rest + slope * term[k];
+            fits = values[k] == line(rest, slope, term[k]);
         if (fits)
             return plus(fit, times(fit, terms->items[t].formula, slope), rest);
     }
@@ -183,12 +194,12 @@ static const struct ul_formula *try_two(struct ul_fit *fit, const struct ul_fit_
         return NULL;
     int64_t a = llround(da), b = llround(db);
     for (uint32_t k = 1; k < fit->point_count; k++)
-        if (values[k] - values[0] !=
-            a * (t->values[k] - t->values[0]) + b * (u->values[k] - u->values[0]))
+        if (values[k] !=
+            line(line(values[0], a, t->values[k] - t->values[0]), b, u->values[k] - u->values[0]))
             return NULL;
     return plus(fit,
                 ul_formula_sum(fit->arena, times(fit, t->formula, a), times(fit, u->formula, b)),
-                values[0] - a * t->values[0] - b * u->values[0]);
+                line(line(values[0], -a, t->values[0]), -b, u->values[0]));
 }
 
 static const struct ul_formula *find_two(struct ul_fit *fit, const struct ul_fit_terms *first,
@@ -206,10 +217,10 @@ static const struct ul_formula *try_rounded(struct ul_fit *fit, const struct ul_
                                             int64_t slope, int64_t period, const int64_t *values)
 {
     for (int64_t r = 0; r < period; r++) {
-        int64_t rest = values[0] - (slope * term->values[0] + r) / period;
+        int64_t rest = values[0] - line(r, slope, term->values[0]) / period;
         bool fits = true;
         for (uint32_t k = 0; fits && k < fit->point_count; k++)
-            fits = values[k] == rest + (slope * term->values[k] + r) / period;
+            fits = values[k] == line(rest, 1, line(r, slope, term->values[k]) / period);
         if (fits)
             return plus(fit,
                         ul_formula_quotient(fit->arena,
@@ -303,15 +314,6 @@ static const struct ul_formula *find(struct ul_fit *fit, const int64_t *values, 
     return found;
 }
 
-/* Numbers beyond these are no sizes, and sums of their products would not fit. */
-static bool is_small(const struct ul_fit *fit, const int64_t *values)
-{
-    for (uint32_t k = 0; k < fit->point_count; k++)
-        if (values[k] > MAX_TERM || values[k] < -MAX_TERM)
-            return false;
-    return true;
-}
-
 /* Whether the formula, with all its parts, has these values. */
 static bool has_values(const struct ul_fit *fit, const struct ul_formula *formula,
                        const int64_t *values)
@@ -327,21 +329,20 @@ static bool has_values(const struct ul_fit *fit, const struct ul_formula *formul
 
 const struct ul_formula *ul_fit_find(struct ul_fit *fit, const int64_t *values, bool simple)
 {
-    int64_t step = 0;
+    bool varies = false;
     const struct ul_formula *found = find_equal(fit, &fit->found, values);
     if (found != NULL)
         return found;
     for (uint32_t k = 1; k < fit->point_count; k++)
-        if (values[k] != values[0])
-            step = 1;
-    if (step == 0) {
+        varies = varies || values[k] != values[0];
+    if (!varies) {
         found = ul_formula_number(fit->arena, values[0]);
         add_term(fit, &fit->found, found);
         return found;
     }
     if (!is_small(fit, values))
         return NULL;
-    step = 0;
+    int64_t step = 0;
     for (uint32_t k = 1; k < fit->point_count; k++)
         step = ul_gcd(step, values[k] - values[0]);
     found = find_equal(fit, &fit->products, values);

@@ -236,13 +236,14 @@ static enum ul_status take(struct ul_size_instances *instances, const struct ul_
     if (instances->marks == NULL)
         list_slots(instances, &walk);
     int64_t *numbers = UL_NEW_ARRAY(instances->arena, int64_t, instances->number_count);
-    instance->bytes = list_bytes(instances, program);
     enum ul_status status = take_numbers(instances, &walk, instance->point, numbers);
     if (status == UL_OK)
         status = widen_problem(instances, program, instance->point);
-    instance->numbers = numbers;
-    if (status == UL_OK)
+    if (status == UL_OK) {
+        instance->numbers = numbers;
+        instance->bytes = list_bytes(instances, program);
         instance->kernels = list_kernels(instances, program);
+    }
     ul_arena_done(&scratch);
     return status;
 }

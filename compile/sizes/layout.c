@@ -85,15 +85,14 @@ enum ul_status ul_size_lay_out(struct ul_size_instances *instances, struct ul_fi
         if (layout->stacking.slots[i] != UL_PLAN_NONE)
             find_bytes(instances, fit, layout, i);
     uint64_t *offsets = UL_NEW_ARRAY(keep, uint64_t, layout->stacking.slot_count);
-    layout->point_bytes = UL_NEW_ARRAY(keep, uint64_t, instances->count);
     layout->least_bytes = UINT64_MAX;
     for (uint32_t i = 0; i < instances->count; i++) {
         eval_bytes(instances, layout, i, bytes);
         uint64_t reserved = ul_plan_unstack(&layout->stacking, plan, bytes, offsets);
-        layout->point_bytes[i] = reserved;
         layout->least_bytes = reserved < layout->least_bytes ? reserved : layout->least_bytes;
         UL_ASSERT(reserved <= plan->reserved_bytes[0]);
     }
+    layout->point_count = instances->count;
     *out = layout;
     return UL_OK;
 }

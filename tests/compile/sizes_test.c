@@ -52,6 +52,28 @@ static void test_overflow_is_seen(void **state)
     ul_arena_done(&arena);
 }
 
+/* Guesses on the way overflow, which a sanitizer sees; none of them is taken. */
+static void test_guesses_may_overflow(void **state)
+{
+    (void)state;
+    enum { FEW = 6 };
+    struct ul_arena arena;
+    struct ul_fit fit;
+    int64_t points[FEW],
+        values[] = {3, INT64_C(1) << 40, 0, INT64_C(1) << 39, 5, 1 - (INT64_C(1) << 40)};
+    ul_arena_init(&arena);
+    for (uint32_t i = 0; i < FEW; i++)
+        points[i] = (INT64_C(1) << 39) + i;
+    ul_fit_init(&fit, &arena, 1, points, FEW);
+    assert_null(ul_fit_find(&fit, values, false));
+    const struct ul_formula *most = ul_formula_number(&arena, INT64_MAX);
+    const struct ul_formula *sum = ul_formula_sum(&arena, most, most);
+    int64_t value;
+    assert_false(ul_formula_eval(sum, points, &value));
+    assert_false(ul_formula_eval(ul_formula_product(&arena, most, most), points, &value));
+    ul_arena_done(&arena);
+}
+
 /* Numbers as programs have them, of a batch b and a length s. */
 static int64_t number(uint32_t kind, int64_t b, int64_t s)
 {
@@ -194,8 +216,8 @@ static void test_kernels_are_forms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers_are_gathered), cmocka_unit_test(test_overflow_is_seen),
-        cmocka_unit_test(test_formulas_are_found), cmocka_unit_test(test_dimensions_are_factors),
-        cmocka_unit_test(test_kernels_are_forms)};
+        cmocka_unit_test(test_numbers_are_gathered),   cmocka_unit_test(test_overflow_is_seen),
+        cmocka_unit_test(test_guesses_may_overflow),   cmocka_unit_test(test_formulas_are_found),
+        cmocka_unit_test(test_dimensions_are_factors), cmocka_unit_test(test_kernels_are_forms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

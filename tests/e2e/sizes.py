@@ -21,7 +21,7 @@ import tempfile
 import numpy
 
 MAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "make.py")
-HARNESS = """
+COMMON = """
 #include "model.h"
 #include "ul_run.h"
 #include <stdio.h>
@@ -33,6 +33,46 @@ static int read_weights(void *context, uint64_t offset, void *target, uint64_t s
     return fseek(context, (long)offset, SEEK_SET) != 0 || fread(target, 1, (size_t)size, context) != size;
 }
 
+static unsigned char *inputs[MODEL_INPUT_COUNT + 1], *outputs[MODEL_OUTPUT_COUNT + 1];
+static struct ul_weights_source source = {.read = read_weights};
+enum { COUNT = sizeof(struct model_sizes) / sizeof(int64_t) };
+
+/* Opens the weights, and allocates what is read and written. */
+static int begin(const char *weights)
+{
+    source.context = fopen(weights, "rb");
+    if (source.context == NULL || fseek(source.context, 0, SEEK_END) != 0)
+        return 1;
+    source.size_bytes = (uint64_t)ftell(source.context);
+    for (int i = 0; i < MODEL_INPUT_COUNT; i++)
+        inputs[i] = calloc(1, (size_t)model_model.inputs[i].size_bytes + 1);
+    for (int i = 0; i < MODEL_OUTPUT_COUNT; i++)
+        outputs[i] = calloc(1, (size_t)model_model.outputs[i].size_bytes + 1);
+    return 0;
+}
+
+static struct model_sizes take_sizes(char **words)
+{
+    struct model_sizes sizes;
+    for (int k = 0; k < COUNT; k++)
+        ((int64_t *)&sizes)[k] = strtoll(words[k], NULL, 10);
+    return sizes;
+}
+
+/* Runs with outputs that were zero; their hash. */
+static int run(void *arena, const struct model_sizes *sizes, unsigned long long *hash, struct ul_failure *failure)
+{
+    *hash = 0;
+    for (int i = 0; i < MODEL_OUTPUT_COUNT; i++)
+        memset(outputs[i], 0, (size_t)model_model.outputs[i].size_bytes);
+    int result = model_run(arena, sizes, (const void *const *)inputs, (void *const *)outputs, failure);
+    for (int i = 0; i < MODEL_OUTPUT_COUNT; i++)
+        for (uint64_t b = 0; b < model_model.outputs[i].size_bytes; b++)
+            *hash = (*hash ^ outputs[i][b]) * 0x100000001B3;
+    return result;
+}
+"""
+HARNESS = COMMON + """
 /* Spoils all bytes but those that set-up has written. */
 static void spoil(unsigned char *arena, const unsigned char *ready)
 {
@@ -47,106 +87,61 @@ static void spoil(unsigned char *arena, const unsigned char *ready)
 
 int main(int argc, char **argv)
 {
-    static unsigned char *inputs[MODEL_INPUT_COUNT + 1], *outputs[MODEL_OUTPUT_COUNT + 1];
-    struct ul_weights_source source = {.read = read_weights, .context = fopen(argv[1], "rb")};
     unsigned char *arena = aligned_alloc(MODEL_ARENA_ALIGN, MODEL_ARENA_BYTES), *ready = malloc(MODEL_ARENA_BYTES);
-    int count = (int)(sizeof(struct model_sizes) / sizeof(int64_t));
     struct ul_failure failure;
-    if (source.context == NULL || fseek(source.context, 0, SEEK_END) != 0)
+    unsigned long long hash;
+    if (begin(argv[1]) != 0)
         return 1;
-    source.size_bytes = (uint64_t)ftell(source.context);
     if (model_init(arena, MODEL_ARENA_BYTES, &source, &failure) != UL_OK)
         return 2;
     memcpy(ready, arena, MODEL_ARENA_BYTES);
-    for (int i = 0; i < MODEL_INPUT_COUNT; i++)
-        inputs[i] = calloc(1, (size_t)model_model.inputs[i].size_bytes + 1);
-    for (int i = 0; i < MODEL_OUTPUT_COUNT; i++)
-        outputs[i] = calloc(1, (size_t)model_model.outputs[i].size_bytes + 1);
-    for (int at = 2; at < argc; at += count) {
-        struct model_sizes sizes;
-        uint64_t hash = 0;
-        for (int k = 0; k < count; k++)
-            ((int64_t *)&sizes)[k] = strtoll(argv[at + k], NULL, 10);
+    for (int at = 2; at < argc; at += COUNT) {
+        struct model_sizes sizes = take_sizes(argv + at);
         spoil(arena, ready);
-        for (int i = 0; i < MODEL_OUTPUT_COUNT; i++)
-            memset(outputs[i], 0, (size_t)model_model.outputs[i].size_bytes);
-        if (model_run(arena, &sizes, (const void *const *)inputs, (void *const *)outputs, &failure) != UL_OK)
+        if (run(arena, &sizes, &hash, &failure) != UL_OK)
             return 3;
-        for (int i = 0; i < MODEL_OUTPUT_COUNT; i++)
-            for (uint64_t b = 0; b < model_model.outputs[i].size_bytes; b++)
-                hash = (hash ^ outputs[i][b]) * UINT64_C(0x100000001B3);
-        printf("%016llx\\n", (unsigned long long)hash);
+        printf("%016llx\\n", hash);
     }
-    struct model_sizes none = {0};
-    int64_t *over = malloc(sizeof(struct model_sizes));
-    for (int k = 0; k < count; k++)
-        over[k] = model_model.sizes[k].high + 1;
-    if (model_run(arena, &none, (const void *const *)inputs, (void *const *)outputs, &failure) != UL_SIZE_INVALID ||
-        strcmp(failure.detail, model_model.sizes[0].name) != 0)
+    struct model_sizes none = {0}, over;
+    for (int k = 0; k < COUNT; k++)
+        ((int64_t *)&over)[k] = model_model.sizes[k].high + 1;
+    if (run(arena, &none, &hash, &failure) != UL_SIZE_INVALID || strcmp(failure.detail, model_model.sizes[0].name) != 0)
         return 4;
-    if (model_run(arena, (const struct model_sizes *)over, (const void *const *)inputs, (void *const *)outputs, NULL) !=
-        UL_SIZE_INVALID)
+    if (run(arena, &over, &hash, NULL) != UL_SIZE_INVALID)
         return 5;
-    if (model_run(arena, NULL, (const void *const *)inputs, (void *const *)outputs, NULL) != UL_SIZE_INVALID)
+    if (run(arena, NULL, &hash, NULL) != UL_SIZE_INVALID)
         return 6;
     return 0;
 }
 """
-BY_SIZE = """
-#include "model.h"
-#include "ul_run.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int read_weights(void *context, uint64_t offset, void *target, uint64_t size)
-{
-    return fseek(context, (long)offset, SEEK_SET) != 0 || fread(target, 1, (size_t)size, context) != size;
-}
-
+BY_SIZE = COMMON + """
 int main(int argc, char **argv)
 {
-    static unsigned char *inputs[MODEL_INPUT_COUNT + 1], *outputs[MODEL_OUTPUT_COUNT + 1];
-    struct ul_weights_source source = {.read = read_weights, .context = fopen(argv[1], "rb")};
-    int count = (int)(sizeof(struct model_sizes) / sizeof(int64_t));
     struct ul_failure failure;
-    if (source.context == NULL || fseek(source.context, 0, SEEK_END) != 0)
+    unsigned long long hash, other;
+    if (begin(argv[1]) != 0)
         return 1;
-    source.size_bytes = (uint64_t)ftell(source.context);
-    for (int i = 0; i < MODEL_INPUT_COUNT; i++)
-        inputs[i] = calloc(1, (size_t)model_model.inputs[i].size_bytes + 1);
-    for (int i = 0; i < MODEL_OUTPUT_COUNT; i++)
-        outputs[i] = calloc(1, (size_t)model_model.outputs[i].size_bytes + 1);
-    for (int at = 2; at < argc; at += count) {
-        struct model_sizes sizes;
-        uint64_t hash = 0;
-        for (int k = 0; k < count; k++)
-            ((int64_t *)&sizes)[k] = strtoll(argv[at + k], NULL, 10);
+    for (int at = 2; at < argc; at += COUNT) {
+        struct model_sizes sizes = take_sizes(argv + at), most;
         uint64_t bytes = model_arena_bytes_at(&sizes);
         unsigned char *block = malloc(bytes + 2 * MODEL_ARENA_ALIGN + 4096), *arena = block + MODEL_ARENA_ALIGN;
         arena -= (uintptr_t)arena % MODEL_ARENA_ALIGN;
         memset(block, 0xA5, bytes + 2 * MODEL_ARENA_ALIGN + 4096);
         if (model_init(arena, bytes, &source, &failure) != UL_OK)
             return 2;
-        for (int i = 0; i < MODEL_OUTPUT_COUNT; i++)
-            memset(outputs[i], 0, (size_t)model_model.outputs[i].size_bytes);
-        if (model_run(arena, &sizes, (const void *const *)inputs, (void *const *)outputs, &failure) != UL_OK)
+        if (run(arena, &sizes, &hash, &failure) != UL_OK)
             return 3;
         for (unsigned char *end = arena + bytes; end < arena + bytes + 4096; end++)
             if (*end != 0xA5)
                 return 4;
-        for (int i = 0; i < MODEL_OUTPUT_COUNT; i++)
-            for (uint64_t b = 0; b < model_model.outputs[i].size_bytes; b++)
-                hash = (hash ^ outputs[i][b]) * UINT64_C(0x100000001B3);
-        printf("%016llx %llu\\n", (unsigned long long)hash, (unsigned long long)bytes);
-        struct model_sizes most;
-        for (int k = 0; k < count; k++)
+        printf("%016llx %llu\\n", hash, (unsigned long long)bytes);
+        for (int k = 0; k < COUNT; k++)
             ((int64_t *)&most)[k] = model_model.sizes[k].high;
-        int result = model_run(arena, &most, (const void *const *)inputs, (void *const *)outputs, &failure);
+        int result = run(arena, &most, &other, &failure);
         if (model_arena_bytes_at(&most) > bytes &&
             (result != UL_ARENA_TOO_SMALL || failure.available_bytes != bytes || failure.needed_bytes != model_arena_bytes_at(&most)))
             return 5;
-        if (model_arena_bytes_at(&most) > MODEL_ARENA_BYTES || model_arena_bytes_at(&sizes) > model_arena_bytes_at(&most) + 65536)
+        if (model_arena_bytes_at(&most) > MODEL_ARENA_BYTES || bytes > model_arena_bytes_at(&most) + 65536)
             return 6;
         free(block);
     }
@@ -353,6 +348,10 @@ points = list(dict.fromkeys(points[:1] + sorted(points[2:]) + points[1:2]))
 
 program = path("range")
 run(args.ullage, "compile", args.model, "--target", args.target, *[w for d in args.dim for w in ("--dim", d)], "-o", program)
+if args.target == "cpu":  # whose libraries have files of the runtime, which no range calls: the source must do without
+    run(args.ullage, "compile", args.model, "--target", args.target, *[w for d in args.dim for w in ("--dim", d)], "--emit", path("source"))
+    run("make", "-s", "-j2", "-C", path("source"), "CFLAGS=-O1", "program")
+    program = path("source/program")
 if failures:
     sys.exit(1)
 for point in points:
