@@ -48,13 +48,16 @@
 /* Names of a library with several models begin with this. */
 #define UL_ROOTS_PREFIX "shared"
 
-/* One of several models of a program. */
+/* One of several models of a program, or one model with the sizes of a piece of their range. */
 struct ul_compile_root {
     const char *path;
     /* an identifier of C: the name of its root, and the prefix of its functions */
     const char *name;
     struct ul_compile *part; /* reads and simplifies it */
+    bool is_borrowed;        /* the part is another compile's */
 };
+
+struct ul_size_pieces; /* options/size_list.h */
 
 struct ul_compile {
     struct ul_arena keep, scratch;
@@ -98,11 +101,13 @@ struct ul_compile {
     const char *quantized_folder; /* made by ul_compile_quantize, until ul_compile_done; or NULL */
     const char *quantized_from;   /* the model's own path, where there is such a folder */
     bool is_trial;                /* only its bytes and its time are needed */
-    const struct ul_graph *largest; /* as graph.largest */
-    uint32_t said_dim_count;        /* sizes that options give; more may have been settled */
-    bool is_library;                /* the caller wants source: the process is somebody else's */
-    bool is_library_alone;          /* only a library is emitted, without a program of its own */
-    const char *notice;             /* something was done that nobody asked for; NULL: nothing */
+    const struct ul_graph *largest;      /* as graph.largest */
+    uint32_t said_dim_count;             /* sizes that options give; more may have been settled */
+    const struct ul_size_pieces *pieces; /* of the range of sizes; NULL: it is not known, or none */
+    const int64_t *point;  /* with pieces: the sizes at which it is compiled; NULL: the largest */
+    bool is_library;       /* the caller wants source: the process is somebody else's */
+    bool is_library_alone; /* only a library is emitted, without a program of its own */
+    const char *notice;    /* something was done that nobody asked for; NULL: nothing */
     struct ul_report report;
     struct ul_text json; /* plan.json */
     char plan_sha256[65];

@@ -38,6 +38,11 @@ static inline bool ul_compile_is_process(const struct ul_compile *compile)
     return !compile->is_library && compile->options.io == UL_IO_ARENA &&
            compile->options.weights != UL_WEIGHTS_ROM;
 }
+/* Whether its roots are several models, not pieces of a range of sizes. */
+static inline bool ul_compile_is_shared(const struct ul_compile *compile)
+{
+    return compile->root_count > 0 && compile->pieces == NULL;
+}
 /* Whether its program is for a range of sizes, or one of those from which such a program is made.
  */
 static inline bool ul_compile_is_sized(const struct ul_compile *compile)
@@ -100,11 +105,24 @@ void ul_compile_find_inside(struct ul_compile *compile, struct ul_arena *arena,
 enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *graph,
                                 const struct ul_texts *splits, struct ul_diag *diag) UL_MUST_CHECK;
 
+/* build.c: applies the options of a compile, and settles how its program is made. */
+enum ul_status ul_compile_open(struct ul_compile *compile, bool is_shared,
+                               struct ul_program_options *program) UL_MUST_CHECK;
+/* Then reads the models, and makes the program. */
+enum ul_status ul_compile_read(struct ul_compile *compile, const struct ul_texts *model_paths,
+                               struct ul_program_options *program) UL_MUST_CHECK;
+/* Both, for a model without ranges of sizes, or whose pieces are known. */
+enum ul_status ul_compile_build_fixed(struct ul_compile *compile,
+                                      const char *model_path) UL_MUST_CHECK;
+
 /* roots.c: the models of a program of several roots: UL_USAGE for options that apply to one model;
  * their names, and each one's options; then one graph of theirs. */
 enum ul_status ul_compile_check_roots(struct ul_compile *compile) UL_MUST_CHECK;
 enum ul_status ul_compile_read_roots(struct ul_compile *compile,
                                      const struct ul_texts *paths) UL_MUST_CHECK;
+/* The roots of a model for a range of sizes: one for each piece, with its sizes at the compile's
+ * point. */
+void ul_compile_list_pieces(struct ul_compile *compile, const char *path);
 enum ul_status ul_compile_join_roots(struct ul_compile *compile,
                                      const struct ul_target *target) UL_MUST_CHECK;
 

@@ -205,7 +205,7 @@ static void put_functions(struct ul_emitter *emitter)
                        "failure);\n}\n\n",
                        prefix, offload_argument(emitter), model,
                        emitter->transfer_count > 0 ? "offload" : "NULL");
-    ul_emit_each_root(emitter, ul_emit_root_functions);
+    ul_emit_each_model(emitter, ul_emit_root_functions);
     ul_text_printf(text, "void %s_done(void *arena)\n{\n    ul_run_done(&%s, arena);\n}\n", prefix,
                    model);
     ul_emit_training_functions(emitter);
@@ -248,7 +248,7 @@ static void put_stack(struct ul_emitter *emitter, const char *big)
     uint64_t library_bytes;
     uint64_t stack_bytes = ul_program_stack_bytes(emitter->program, emitter->plan, &library_bytes);
     const char *prefix = emitter->options->prefix;
-    bool has_roots = emitter->program->graph->root_count > 1;
+    bool has_roots = ul_emit_model_count(emitter) > 1;
     ul_text_printf(
         emitter->text,
         "/* %s_init%s%s%s and the rest take at most so much of the calling thread's stack, as "

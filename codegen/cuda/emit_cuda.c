@@ -354,7 +354,7 @@ static void put_body(struct ul_emitter *emitter)
         "    return (int)ul_device_open(&%s, context, arena, bytes, stream, weights, "
         "failure);\n}\n\n",
         prefix, ul_emit_root_model(emitter));
-    ul_emit_each_root(emitter, ul_emit_root_functions);
+    ul_emit_each_model(emitter, ul_emit_root_functions);
     ul_text_printf(text,
                    "void %s_close(struct ul_context *context)\n{\n"
                    "    ul_device_close(&%s, context);\n}\n",

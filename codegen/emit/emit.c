@@ -367,10 +367,26 @@ const struct ul_block *ul_emit_root(const struct ul_emitter *emitter)
     return &emitter->program->graph->blocks[emitter->root];
 }
 
+/* Whether its roots are pieces of a range of sizes. */
+static bool has_pieces(const struct ul_emitter *emitter)
+{
+    return emitter->program->sized != NULL && emitter->program->graph->root_count > 1;
+}
+
+uint32_t ul_emit_model_count(const struct ul_emitter *emitter)
+{
+    return has_pieces(emitter) ? 1 : emitter->program->graph->root_count;
+}
+
+uint32_t ul_emit_first_model(const struct ul_emitter *emitter)
+{
+    return emitter->program->graph->root_count - ul_emit_model_count(emitter);
+}
+
 const char *ul_emit_root_prefix(const struct ul_emitter *emitter)
 {
-    bool is_only = emitter->program->graph->root_count == 1;
-    return is_only ? emitter->options->prefix : ul_emit_root(emitter)->name;
+    return ul_emit_model_count(emitter) == 1 ? emitter->options->prefix
+                                             : ul_emit_root(emitter)->name;
 }
 
 const char *ul_emit_root_model(const struct ul_emitter *emitter)
@@ -378,19 +394,37 @@ const char *ul_emit_root_model(const struct ul_emitter *emitter)
     return ul_arena_printf(emitter->arena, "%s_model", ul_emit_root_prefix(emitter));
 }
 
-void ul_emit_each_root(struct ul_emitter *emitter, void (*put)(struct ul_emitter *))
+void ul_emit_each_model(struct ul_emitter *emitter, void (*put)(struct ul_emitter *))
 {
-    for (uint32_t r = 0; r < emitter->program->graph->root_count; r++) {
+    uint32_t first = ul_emit_first_model(emitter);
+    for (uint32_t r = first; r < emitter->program->graph->root_count; r++) {
         emitter->root = r;
         put(emitter);
     }
-    emitter->root = 0;
+    emitter->root = first;
 }
 
 uint32_t ul_emit_root_entry(const struct ul_emitter *emitter, uint32_t entry)
 {
     UL_ASSERT(entry < UL_PROGRAM_ROOT_ENTRIES || emitter->root == 0);
     return emitter->root * UL_PROGRAM_ROOT_ENTRIES + entry;
+}
+
+const char *ul_emit_root_array(const struct ul_emitter *emitter, const char *name)
+{
+    bool is_only = emitter->program->graph->root_count == 1;
+    return is_only ? name : ul_arena_printf(emitter->arena, "root%u_%s", emitter->root, name);
+}
+
+void ul_emit_root_span(const struct ul_emitter *emitter, uint32_t *first, uint32_t *last)
+{
+    bool is_only = emitter->program->graph->root_count == 1;
+    uint32_t count = emitter->plan->position_count;
+    uint32_t begin = 0, end = count == 0 ? 1 : count;
+    if (!is_only)
+        ul_emit_entry_span(emitter, ul_emit_root_entry(emitter, UL_PROGRAM_RUN), &begin, &end);
+    *first = begin;
+    *last = end > begin ? end - 1 : begin;
 }
 
 const char *ul_emit_upper(struct ul_arena *arena, const char *prefix)

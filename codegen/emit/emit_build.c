@@ -19,7 +19,7 @@ static const char *public_headers(const struct ul_emitter *emitter)
     ul_text_init(&text, emitter->arena);
     ul_text_printf(&text, "%s.h ul_model.h%s", emitter->options->prefix,
                    emitter->transfer_count > 0 ? " ul_offload.h" : "");
-    for (uint32_t r = 0; graph->root_count > 1 && r < graph->root_count; r++)
+    for (uint32_t r = 0; ul_emit_model_count(emitter) > 1 && r < graph->root_count; r++)
         ul_text_printf(&text, " %s.h", graph->blocks[r].name);
     return text.data;
 }

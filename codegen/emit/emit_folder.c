@@ -15,19 +15,19 @@ static enum ul_status write_text(struct ul_emitter *emitter, const char *directo
     return ul_file_write(path, text.data, text.length, emitter->diag);
 }
 
-/* Writes one header; for a program of several roots, one more for each of them. */
+/* Writes one header; for a program of several models, one more for each of them. */
 static enum ul_status write_headers(struct ul_emitter *emitter, const char *directory,
                                     const struct ul_emit_file *file)
 {
     const struct ul_graph *graph = emitter->program->graph;
-    bool has_roots = graph->root_count > 1;
+    bool has_roots = ul_emit_model_count(emitter) > 1;
     emitter->part = has_roots ? UL_EMIT_PROGRAM : UL_EMIT_BOTH;
     UL_TRY(write_text(emitter, directory, ul_emit_stem(emitter), file));
     emitter->part = has_roots ? UL_EMIT_ROOT : UL_EMIT_BOTH;
     for (; has_roots && emitter->root < graph->root_count; emitter->root++)
         UL_TRY(write_text(emitter, directory, graph->blocks[emitter->root].name, file));
     emitter->part = UL_EMIT_BOTH;
-    emitter->root = 0;
+    emitter->root = ul_emit_first_model(emitter);
     return UL_OK;
 }
 
@@ -74,6 +74,7 @@ enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_langu
                                  .included = &included,
                                  .part = UL_EMIT_BOTH,
                                  .language = language};
+    emitter.root = ul_emit_first_model(&emitter);
     ul_emit_find_scratch(&emitter);
     ul_emit_find_transfers(&emitter);
     ul_emit_find_functions(&emitter);

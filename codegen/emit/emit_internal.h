@@ -189,10 +189,19 @@ const struct ul_block *ul_emit_root(const struct ul_emitter *emitter);
 const char *ul_emit_root_prefix(const struct ul_emitter *emitter);
 /* The constant description of the root; that of the first root while the program is written. */
 const char *ul_emit_root_model(const struct ul_emitter *emitter);
-/* Calls `put` for each root. */
-void ul_emit_each_root(struct ul_emitter *emitter, void (*put)(struct ul_emitter *));
+/* The models that callers see: each root, or, where roots are pieces of a range of sizes, one,
+ * which is described as the last root is. */
+uint32_t ul_emit_model_count(const struct ul_emitter *emitter);
+/* The root of the first one, which is the emitter's but for the time of such a call. */
+uint32_t ul_emit_first_model(const struct ul_emitter *emitter);
+/* Calls `put` for each. */
+void ul_emit_each_model(struct ul_emitter *emitter, void (*put)(struct ul_emitter *));
 /* The entry of the root that is being written, such as UL_PROGRAM_RUN. */
 uint32_t ul_emit_root_entry(const struct ul_emitter *emitter, uint32_t entry);
+/* The first and the last position of the root's steps. */
+void ul_emit_root_span(const struct ul_emitter *emitter, uint32_t *first, uint32_t *last);
+/* The name of an array or function of which each root has one. */
+const char *ul_emit_root_array(const struct ul_emitter *emitter, const char *name);
 /* The prefix in capitals. */
 const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
 /* model.h up to its functions; ul_emit_header_end writes what follows them. */
@@ -267,7 +276,7 @@ const char *ul_emit_sizes_parameter(struct ul_emitter *emitter);
 void ul_emit_sizes_locals(struct ul_emitter *emitter);
 /* Tables, and the fields of the model that point to them. */
 void ul_emit_sizes_tables(struct ul_emitter *emitter);
-void ul_emit_sizes_fields(struct ul_emitter *emitter);
+void ul_emit_sizes_fields(struct ul_emitter *emitter, bool is_piece);
 
 /* emit_layout.c */
 /* Tables for the run, `layout` among them; nothing where offsets are fixed. */

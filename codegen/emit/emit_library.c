@@ -373,14 +373,14 @@ static void put_library_body(struct ul_emitter *emitter)
                        "    .size_bytes = UINT64_C(%" PRIu64 "),\n    .read = ul_binding_read,\n"
                        "    .context = (void *)&%s_inside,\n};\n",
                        prefix, weights_bytes(emitter), prefix);
-    if (emitter->program->graph->root_count == 1) {
+    if (ul_emit_model_count(emitter) == 1) {
         put_all(emitter, emitter->text, true);
         return;
     }
     emitter->part = UL_EMIT_PROGRAM;
     put_all(emitter, emitter->text, true);
     emitter->part = UL_EMIT_ROOT;
-    ul_emit_each_root(emitter, put_root_answers);
+    ul_emit_each_model(emitter, put_root_answers);
     emitter->part = UL_EMIT_BOTH;
 }
 

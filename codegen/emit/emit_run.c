@@ -58,13 +58,6 @@ void ul_emit_sizes_locals(struct ul_emitter *emitter)
                        s, s, s);
 }
 
-/* The size that a dimension is, or UL_NONE. */
-static uint32_t size_of(const struct ul_formula *formula)
-{
-    return formula != NULL && formula->kind == UL_FORMULA_SIZE ? (uint32_t)formula->number
-                                                               : UL_NONE;
-}
-
 static void put_input_sizes(struct ul_emitter *emitter)
 {
     const struct ul_program_sized *sized = sized_of(emitter);
@@ -74,7 +67,7 @@ static void put_input_sizes(struct ul_emitter *emitter)
     for (uint32_t i = 0; i < root->input_count; i++) {
         const struct ul_value *value = &emitter->program->graph->values[root->inputs[i]];
         for (uint32_t d = 0; d < value->type.rank; d++, count++) {
-            uint32_t size = size_of(sized->numbers[root->inputs[i]][d]);
+            uint32_t size = sized->input_sizes[count];
             ul_text_put(emitter->text, count % 8 == 0 ? "\n    " : " ");
             if (size == UL_NONE)
                 ul_text_put(emitter->text, "UL_SIZE_NONE,");
@@ -105,23 +98,29 @@ static uint32_t put_dims(struct ul_emitter *emitter, const ul_value_id *values,
     return count;
 }
 
-void ul_emit_sizes_tables(struct ul_emitter *emitter)
+/* A table of the sizes, each with its range or a piece of it. */
+static void put_size_table(struct ul_emitter *emitter, const char *name,
+                           const struct ul_program_size *sizes)
+{
+    struct ul_text *text = emitter->text;
+    ul_text_printf(text, "static const struct ul_size %s[] = {\n", name);
+    for (uint32_t s = 0; s < sized_of(emitter)->size_count; s++) {
+        ul_text_put(text, "    {");
+        ul_emit_string(text, sizes[s].name);
+        ul_text_printf(text, ", %" PRId64 ", %" PRId64 ", %" PRId64 "},\n", sizes[s].low,
+                       sizes[s].high, sizes[s].step);
+    }
+    ul_text_put(text, "};\n");
+}
+
+/* The dimensions of a root's inputs and outputs, by the sizes. */
+static void put_size_numbers(struct ul_emitter *emitter)
 {
     const struct ul_program_sized *sized = sized_of(emitter);
     const struct ul_block *root = ul_emit_root(emitter);
     struct ul_text *text = emitter->text;
-    if (sized == NULL)
-        return;
-    ul_text_put(text, "static const struct ul_size size_table[] = {\n");
-    for (uint32_t s = 0; s < sized->size_count; s++) {
-        ul_text_put(text, "    {");
-        ul_emit_string(text, sized->sizes[s].name);
-        ul_text_printf(text, ", %" PRId64 ", %" PRId64 ", %" PRId64 "},\n", sized->sizes[s].low,
-                       sized->sizes[s].high, sized->sizes[s].step);
-    }
-    ul_text_put(text, "};\n");
-    put_input_sizes(emitter);
-    ul_text_put(text, "static void size_numbers(const int64_t *n, int64_t *numbers)\n{\n");
+    ul_text_printf(text, "static void %s(const int64_t *n, int64_t *numbers)\n{\n",
+                   ul_emit_root_array(emitter, "size_numbers"));
     for (uint32_t s = 0; s < sized->size_count; s++)
         ul_text_printf(text, "    const int64_t n%u = n[%u];\n", s, s);
     uint32_t count = put_dims(emitter, root->inputs, root->input_count, 0);
@@ -129,19 +128,39 @@ void ul_emit_sizes_tables(struct ul_emitter *emitter)
     for (uint32_t s = 0; s < sized->size_count; s++)
         ul_text_printf(text, "    (void)n%u;\n", s);
     ul_text_put(text, "}\n\n");
+}
+
+void ul_emit_sizes_tables(struct ul_emitter *emitter)
+{
+    const struct ul_program_sized *sized = sized_of(emitter);
+    uint32_t roots = emitter->program->graph->root_count;
+    if (sized == NULL)
+        return;
+    put_size_table(emitter, "size_table", sized->sizes);
+    put_input_sizes(emitter);
+    for (emitter->root = 0; emitter->root < roots; emitter->root++) {
+        if (roots > 1)
+            put_size_table(emitter, ul_emit_root_array(emitter, "size_table"),
+                           sized->pieces[emitter->root]);
+        put_size_numbers(emitter);
+    }
+    emitter->root = ul_emit_first_model(emitter);
     ul_emit_layout_tables(emitter);
 }
 
-void ul_emit_sizes_fields(struct ul_emitter *emitter)
+void ul_emit_sizes_fields(struct ul_emitter *emitter, bool is_piece)
 {
     if (sized_of(emitter) != NULL)
         ul_text_printf(emitter->text,
-                       "    .sizes = size_table,\n    .size_count = %u,\n    .input_sizes = "
+                       "    .sizes = %s,\n    .size_count = %u,\n    .input_sizes = "
                        "input_sizes,\n    .edge_number_count = %u,\n    .size_numbers = "
-                       "size_numbers,\n",
-                       sized_of(emitter)->size_count, emitter->edge_number_count);
+                       "%s,\n",
+                       is_piece ? ul_emit_root_array(emitter, "size_table") : "size_table",
+                       sized_of(emitter)->size_count, emitter->edge_number_count,
+                       ul_emit_root_array(emitter, "size_numbers"));
     if (ul_emit_layout(emitter) != NULL)
-        ul_text_put(emitter->text, "    .layout = &layout,\n");
+        ul_text_printf(emitter->text, "    .layout = &%s,\n",
+                       ul_emit_root_array(emitter, "layout"));
 }
 
 /* ---- the functions that run a root ---- */
@@ -193,8 +212,9 @@ static void put_entry(struct ul_emitter *emitter, const char *name, uint32_t ent
     if (is_sized)
         put_sizes(emitter);
     ul_text_put(emitter->text, "    return (int)");
-    emitter->language->put_entry(emitter, is_sized ? "at" : ul_emit_root_model(emitter),
-                                 ul_emit_root_entry(emitter, entry), to);
+    emitter->language->put_entry(
+        emitter, is_sized ? "at" : ul_emit_root_model(emitter),
+        ul_emit_model_count(emitter) > 1 ? ul_emit_root_entry(emitter, entry) : entry, to);
     ul_text_put(emitter->text, ";\n}\n\n");
 }
 

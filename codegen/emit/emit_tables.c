@@ -606,11 +606,6 @@ static void put_mark(struct ul_emitter *emitter)
 
 /* ---- the model ---- */
 
-static uint32_t last_position(const struct ul_plan *plan)
-{
-    return plan->position_count == 0 ? 0 : plan->position_count - 1;
-}
-
 static void put_digest(struct ul_text *text, const char *field, const char *hex)
 {
     ul_text_printf(text, "    .%s = {", field);
@@ -733,11 +728,11 @@ static void put_offloading(struct ul_emitter *emitter)
                                    "    .finish = ul_offload_finish,\n};\n\n");
 }
 
-/* The descriptions of all roots; the header declares each. */
+/* The descriptions of all models; the header declares each. */
 static void put_roots(struct ul_emitter *emitter)
 {
     const struct ul_graph *graph = emitter->program->graph;
-    if (graph->root_count == 1)
+    if (ul_emit_model_count(emitter) == 1)
         return;
     ul_text_put(emitter->text, "static const struct ul_model *const roots[] = {");
     for (uint32_t r = 0; r < graph->root_count; r++)
@@ -745,22 +740,66 @@ static void put_roots(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "};\n\n");
 }
 
-/* The name of an array of the root's inputs or outputs. */
-static const char *array_of(const struct ul_emitter *emitter, const char *name)
+/* Entries of the description: all, or those of a piece. */
+static void put_own_entries(struct ul_emitter *emitter)
 {
-    bool is_only = emitter->program->graph->root_count == 1;
-    return is_only ? name : ul_arena_printf(emitter->arena, "root%u_%s", emitter->root, name);
+    if (ul_emit_model_count(emitter) == emitter->program->graph->root_count)
+        ul_text_put(emitter->text, "    .entry_count = sizeof entries / sizeof *entries,\n"
+                                   "    .entries = entries,\n");
+    else
+        ul_text_printf(emitter->text, "    .entry_count = %u,\n    .entries = entries + %u,\n",
+                       UL_PROGRAM_ROOT_ENTRIES, ul_emit_root_entry(emitter, 0));
 }
 
-static void put_model(struct ul_emitter *emitter, const struct tables *tables)
+/* The tables, and how much is in each. */
+static void put_counts(struct ul_emitter *emitter, const struct tables *tables)
+{
+    const struct ul_block *block = ul_emit_root(emitter);
+    const struct ul_plan *plan = emitter->plan;
+    struct ul_text *text = emitter->text;
+    ul_text_printf(text,
+                   "    .section_count = %u,\n    .splat_count = %u,\n    .input_count = %u,\n"
+                   "    .output_count = %u,\n    .step_count = %u,\n#ifndef UL_NO_TABLES\n    "
+                   ".range_count = %u,\n    .offload_range_count = %u,\n"
+                   "    .view_count = %u,\n    .shape_count = %u,\n"
+                   "    .operand_count = %u,\n    .bare_begin = %u,\n",
+                   tables->section_count, tables->splat_count, block->input_count,
+                   block->output_count, plan->position_count, tables->range_count,
+                   tables->offload_range_count, tables->view_count, tables->shape_count,
+                   tables->operand_count, tables->bare_begin);
+    put_array(text, "steps", "steps", plan->position_count);
+    put_array(text, "ranges", "ranges", tables->range_count);
+    put_array(text, "offload_ranges", "offload_ranges", tables->offload_range_count);
+    put_array(text, "views", "views", tables->view_count);
+    put_array(text, "shapes", "shapes", tables->shape_count);
+    put_array(text, "operands", "operands", tables->operand_count);
+    put_rows(emitter);
+    ul_text_printf(text, "    .peak_step = %u,\n#endif\n};\n", plan->peak_position);
+}
+
+static void put_root_tensors(struct ul_emitter *emitter)
+{
+    const struct ul_block *block = ul_emit_root(emitter);
+    uint32_t first, last;
+    ul_emit_root_span(emitter, &first, &last);
+    put_tensors(emitter, ul_emit_root_array(emitter, "input"), block->inputs, block->input_count,
+                first);
+    put_tensors(emitter, ul_emit_root_array(emitter, "output"), block->outputs, block->output_count,
+                last);
+}
+
+/* The model, or a piece of it, whose name this is. */
+static void put_model(struct ul_emitter *emitter, const struct tables *tables, const char *piece)
 {
     const struct ul_graph *graph = emitter->program->graph;
     const struct ul_block *block = ul_emit_root(emitter);
     const struct ul_plan *plan = emitter->plan;
     struct ul_text *text = emitter->text;
     bool loads = !emitter->program->options.weights_rom;
-    ul_text_printf(text, "const struct ul_model %s = {\n    .name = ", ul_emit_root_model(emitter));
-    ul_emit_string(text, graph->root_count == 1 ? graph->name : block->name);
+    ul_text_printf(text,
+                   "%sconst struct ul_model %s = {\n    .name = ", piece != NULL ? "static " : "",
+                   piece != NULL ? piece : ul_emit_root_model(emitter));
+    ul_emit_string(text, ul_emit_model_count(emitter) == 1 ? graph->name : block->name);
     ul_text_printf(text, ",\n    .compiler = \"ullage " UL_VERSION "\",\n    .target = \"%s\",\n",
                    emitter->program->options.target->traits.name);
     put_numbers(text, emitter->program);
@@ -791,9 +830,8 @@ static void put_model(struct ul_emitter *emitter, const struct tables *tables)
     if (emitter->language->runs_on_host)
         put_parts(emitter, loads && tables->section_count + tables->splat_count > 0);
     emitter->language->put_runner(emitter);
-    ul_text_put(text, "    .entry_count = sizeof entries / sizeof *entries,\n"
-                      "    .entries = entries,\n");
-    if (graph->root_count > 1)
+    put_own_entries(emitter);
+    if (ul_emit_model_count(emitter) > 1)
         ul_text_put(text, "    .roots = roots,\n    .root_count = sizeof roots / sizeof *roots,\n");
     if (emitter->program->options.training != NULL)
         ul_text_put(text, "    .training = &training,\n");
@@ -801,47 +839,29 @@ static void put_model(struct ul_emitter *emitter, const struct tables *tables)
     put_array(text, "splats", "splats", tables->splat_count);
     if (loads && !emitter->program->options.target->traits.memory_is_separate)
         put_mark(emitter);
-    ul_emit_sizes_fields(emitter);
-    put_array(text, "inputs", array_of(emitter, "inputs"), block->input_count);
-    put_array(text, "outputs", array_of(emitter, "outputs"), block->output_count);
-    ul_text_printf(text,
-                   "    .section_count = %u,\n    .splat_count = %u,\n    .input_count = %u,\n"
-                   "    .output_count = %u,\n    .step_count = %u,\n#ifndef UL_NO_TABLES\n    "
-                   ".range_count = %u,\n    .offload_range_count = %u,\n"
-                   "    .view_count = %u,\n    .shape_count = %u,\n"
-                   "    .operand_count = %u,\n    .bare_begin = %u,\n",
-                   tables->section_count, tables->splat_count, block->input_count,
-                   block->output_count, plan->position_count, tables->range_count,
-                   tables->offload_range_count, tables->view_count, tables->shape_count,
-                   tables->operand_count, tables->bare_begin);
-    put_array(text, "steps", "steps", plan->position_count);
-    put_array(text, "ranges", "ranges", tables->range_count);
-    put_array(text, "offload_ranges", "offload_ranges", tables->offload_range_count);
-    put_array(text, "views", "views", tables->view_count);
-    put_array(text, "shapes", "shapes", tables->shape_count);
-    put_array(text, "operands", "operands", tables->operand_count);
-    put_rows(emitter);
-    ul_text_printf(text, "    .peak_step = %u,\n#endif\n};\n", plan->peak_position);
+    ul_emit_sizes_fields(emitter, piece != NULL);
+    if (piece == NULL && ul_emit_first_model(emitter) > 0)
+        ul_text_printf(text, "    .pieces = pieces,\n    .piece_count = %u,\n", graph->root_count);
+    put_array(text, "inputs", ul_emit_root_array(emitter, "inputs"), block->input_count);
+    put_array(text, "outputs", ul_emit_root_array(emitter, "outputs"), block->output_count);
+    put_counts(emitter, tables);
 }
 
-/* The first and the last position of the root's steps. */
-static void find_span(const struct ul_emitter *emitter, uint32_t *first, uint32_t *last)
+/* The descriptions of the pieces of a range of sizes. */
+static void put_pieces(struct ul_emitter *emitter, const struct tables *tables)
 {
-    bool is_only = emitter->program->graph->root_count == 1;
-    uint32_t begin = 0, end = last_position(emitter->plan) + 1;
-    if (!is_only)
-        ul_emit_entry_span(emitter, ul_emit_root_entry(emitter, UL_PROGRAM_RUN), &begin, &end);
-    *first = begin;
-    *last = end > begin ? end - 1 : begin;
-}
-
-static void put_root_tensors(struct ul_emitter *emitter)
-{
-    const struct ul_block *block = ul_emit_root(emitter);
-    uint32_t first, last;
-    find_span(emitter, &first, &last);
-    put_tensors(emitter, array_of(emitter, "input"), block->inputs, block->input_count, first);
-    put_tensors(emitter, array_of(emitter, "output"), block->outputs, block->output_count, last);
+    uint32_t first = ul_emit_first_model(emitter);
+    for (uint32_t r = 0; first > 0 && r <= first; r++) {
+        emitter->root = r;
+        put_model(emitter, tables, ul_arena_printf(emitter->arena, "piece%u", r));
+    }
+    emitter->root = first;
+    if (first == 0)
+        return;
+    ul_text_put(emitter->text, "static const struct ul_model *const pieces[] = {");
+    for (uint32_t r = 0; r <= first; r++)
+        ul_text_printf(emitter->text, "%s&piece%u", r == 0 ? "" : ", ", r);
+    ul_text_put(emitter->text, "};\n\n");
 }
 
 void ul_emit_tables(struct ul_emitter *emitter)
@@ -860,7 +880,9 @@ void ul_emit_tables(struct ul_emitter *emitter)
         ul_emit_each_weight(emitter, true, put_splat);
         ul_text_put(emitter->text, "};\n");
     }
-    ul_emit_each_root(emitter, put_root_tensors);
+    for (emitter->root = 0; emitter->root < emitter->program->graph->root_count; emitter->root++)
+        put_root_tensors(emitter);
+    emitter->root = ul_emit_first_model(emitter);
     ul_emit_sizes_tables(emitter);
     put_entries(emitter);
     if (emitter->program->options.training != NULL)
@@ -871,7 +893,8 @@ void ul_emit_tables(struct ul_emitter *emitter)
     put_offloading(emitter);
     put_banks(emitter);
     put_roots(emitter);
+    put_pieces(emitter, &tables);
     for (; emitter->root < emitter->program->graph->root_count; emitter->root++)
-        put_model(emitter, &tables);
-    emitter->root = 0;
+        put_model(emitter, &tables, NULL);
+    emitter->root = ul_emit_first_model(emitter);
 }

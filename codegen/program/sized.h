@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program for a range of sizes: one list of steps and one plan, that of the largest sizes, with
- * formulas where programs of fixed sizes have numbers.
+ * formulas where programs of fixed sizes have numbers. A range whose programs do not all have the
+ * same steps consists of pieces, each a root of the graph; a run is a run of the root whose piece
+ * has its sizes.
  *
  * Invariants: a program of fixed sizes and this one, run with these sizes, have kernels of equal
  * text but for numbers, and equal numbers, so that they compute the same bits. A kernel may have
- * several forms, each for some points of the range. */
+ * several forms, each for some points of its piece. Pieces have no point in common, and all points
+ * of the range. */
 #ifndef UL_CODEGEN_PROGRAM_SIZED_H
 #define UL_CODEGEN_PROGRAM_SIZED_H
 
@@ -23,16 +26,21 @@ struct ul_program_size {
 /* Offsets that follow from sizes. */
 struct ul_program_layout {
     struct ul_plan_stacking stacking;
-    const struct ul_formula **bytes; /* by range of the plan; NULL: as its table says */
-    const uint64_t **tables; /* likewise: the bytes by point; NULL: as many as the plan has */
-    uint32_t point_count;
-    uint64_t least_bytes; /* what is reserved at the point that needs least */
+    uint32_t *roots; /* by range of the plan: the root whose runs have it, for those that move */
+    const struct ul_formula **bytes; /* likewise; NULL: as its table says */
+    const uint64_t **tables; /* by range, and by point of the root's piece; NULL: as many as the
+                                plan has */
+    const uint32_t *point_counts; /* by root */
+    uint64_t least_bytes;         /* what is reserved at the point that needs least */
 };
 
-/* Points are counted from the smallest sizes on; the last size's values run fastest. */
+/* Points of a piece are counted from its smallest sizes on; the last size's values run fastest. */
 struct ul_program_sized {
     uint32_t size_count;
     const struct ul_program_size *sizes;
+    const struct ul_program_size *const *pieces; /* by root: the part of each size's range */
+    /* For each dimension of each input: the size that it is at every point, or UL_NONE. */
+    const uint32_t *input_sizes;
     /* By value of the graph: formulas of its dims, then of its strides, rank of each; and of the
      * offset of its view in bytes. */
     const struct ul_formula *const **numbers;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a model file to a program that can be planned: load, passes, lowering. */
 #include "compile/compile_internal.h"
+#include "compile/options/size_list.h"
 
 #include <string.h>
 
@@ -62,60 +63,58 @@ static enum ul_status read_model(struct ul_compile *compile, const char *model_p
 static enum ul_status read_models(struct ul_compile *compile, const struct ul_texts *model_paths,
                                   const struct ul_target *target)
 {
+    const char *path = model_paths->items[0];
+    if (model_paths->count == 1 && (compile->pieces == NULL || compile->pieces->count == 1))
+        return read_model(compile, path, target);
     if (model_paths->count == 1)
-        return read_model(compile, model_paths->items[0], target);
-    UL_TRY(ul_compile_read_roots(compile, model_paths));
+        ul_compile_list_pieces(compile, path);
+    else
+        UL_TRY(ul_compile_read_roots(compile, model_paths));
     return ul_compile_join_roots(compile, target);
 }
 
-static enum ul_status build(struct ul_compile *compile, const struct ul_texts *model_paths)
+enum ul_status ul_compile_open(struct ul_compile *compile, bool is_shared,
+                               struct ul_program_options *program)
 {
-    struct ul_program_options program;
+    if (is_shared)
+        UL_TRY(ul_compile_check_roots(compile));
+    /* ul_compile_find_largest and ul_compile_quantize have replaced these */
+    UL_ASSERT(!compile->options.max_batch && compile->options.max_dim == NULL);
+    UL_ASSERT(compile->options.quantize_activations == NULL);
+    compile->asked.base.arena = &compile->keep;
+    ul_options_copy(&compile->asked.base, &compile->options.base, sizeof compile->asked);
     if (compile->options.plan != NULL)
         UL_TRY(ul_compile_read_header(compile));
     else
         UL_TRY(ul_compile_fit(compile));
     compile->said_dim_count = compile->options.dims.count;
-    UL_TRY(ul_compile_check_ranges(compile, model_paths->count > 1));
+    UL_TRY(ul_compile_check_ranges(compile, is_shared));
     UL_TRY(ul_compile_read_profile(compile));
-    UL_TRY(ul_compile_resolve(compile, &program));
+    return ul_compile_resolve(compile, program);
+}
+
+enum ul_status ul_compile_read(struct ul_compile *compile, const struct ul_texts *model_paths,
+                               struct ul_program_options *program)
+{
     ul_compile_progress(compile, "reading and simplifying the model");
-    enum ul_status status = read_models(compile, model_paths, program.target);
+    enum ul_status status = read_models(compile, model_paths, program->target);
     ul_compile_progress(compile, NULL);
     if (status != UL_OK || compile->options.stop_after != NULL)
         return status;
     compile->graph.largest = compile->largest != NULL                   ? compile->largest
                              : ul_compile_has_ranges(&compile->options) ? &compile->graph
                                                                         : NULL;
-    status = build_program(compile, &program);
+    status = build_program(compile, program);
     if (status != UL_OK)
         ul_diag_prefix(&compile->diag, compile->model.path);
+    UL_ASSERT(status != UL_OK || compile->program != NULL);
     return status;
 }
 
-/* With a plan's options, another model may fail in any way; it is more useful to say that it is
- * another model. It may also be the same graph with other weights: then the plan is valid. */
-enum ul_status ul_compile_build_roots(struct ul_compile *compile,
-                                      const struct ul_texts *model_paths)
-{
-    UL_ASSERT(model_paths->count > 0);
-    if (model_paths->count > 1)
-        UL_TRY(ul_compile_check_roots(compile));
-    UL_ASSERT(!compile->options.max_batch &&
-              compile->options.max_dim == NULL); /* ul_compile_find_largest has replaced it */
-    /* ul_compile_quantize has been called */
-    UL_ASSERT(compile->options.quantize_activations == NULL);
-    compile->asked.base.arena = &compile->keep;
-    ul_options_copy(&compile->asked.base, &compile->options.base, sizeof compile->asked);
-    enum ul_status status = build(compile, model_paths);
-    if (status != UL_OK && ul_compile_is_other_model(compile))
-        return ul_compile_report_other_model(compile);
-    UL_ASSERT(status != UL_OK || compile->program != NULL || compile->options.stop_after != NULL);
-    return status;
-}
-
-enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_path)
+enum ul_status ul_compile_build_fixed(struct ul_compile *compile, const char *model_path)
 {
     const struct ul_texts one = {.count = 1, .items = &model_path};
-    return ul_compile_build_roots(compile, &one);
+    struct ul_program_options program;
+    UL_TRY(ul_compile_open(compile, false, &program));
+    return ul_compile_read(compile, &one, &program);
 }

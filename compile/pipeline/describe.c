@@ -352,10 +352,10 @@ static void describe_launches(struct ul_compile *compile)
 static void describe_models(struct ul_compile *compile)
 {
     struct ul_saved *facts = &compile->report.facts;
-    facts->has_models = compile->root_count > 0;
-    facts->model_count = compile->root_count;
-    facts->models = UL_NEW_ARRAY(&compile->keep, struct ul_saved_model, compile->root_count);
-    for (uint32_t r = 0; r < compile->root_count; r++) {
+    facts->has_models = ul_compile_is_shared(compile);
+    facts->model_count = facts->has_models ? compile->root_count : 0;
+    facts->models = UL_NEW_ARRAY(&compile->keep, struct ul_saved_model, facts->model_count);
+    for (uint32_t r = 0; r < facts->model_count; r++) {
         const struct ul_compile_root *root = &compile->roots[r];
         facts->models[r] = (struct ul_saved_model){.name = root->name,
                                                    .file = ul_file_name(root->path),
@@ -386,7 +386,7 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.problem = compile->program->problem;
     compile->report.plan = &compile->plan;
     facts->model =
-        compile->root_count > 0 ? compile->model.path : ul_file_name(compile->model.path);
+        ul_compile_is_shared(compile) ? compile->model.path : ul_file_name(compile->model.path);
     facts->model_sha256 = compile->model.sha256;
     facts->opset = find_opset(&compile->model);
     facts->target = compile->options.target;

@@ -177,7 +177,8 @@ static enum ul_status emit_options(struct ul_compile *compile, const char *direc
     ul_footprint_count(compile->program, &compile->plan, ul_compile_is_process(compile),
                        &footprint);
     const char *prefix = options->prefix != NULL ? options->prefix : "model";
-    prefix = compile->root_count > 0 ? UL_ROOTS_PREFIX : prefix; /* --prefix names the models */
+    prefix =
+        ul_compile_is_shared(compile) ? UL_ROOTS_PREFIX : prefix; /* --prefix names the models */
     *emit = (struct ul_emit_options){.prefix = prefix,
                                      .model_sha256 = compile->model.sha256,
                                      .plan_sha256 = compile->plan_sha256,

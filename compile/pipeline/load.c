@@ -31,7 +31,7 @@ void ul_compile_done(struct ul_compile *compile)
     if (compile->loaded)
         ul_model_done(&compile->model);
     for (uint32_t r = 0; r < compile->root_count; r++)
-        if (compile->roots[r].part != NULL)
+        if (compile->roots[r].part != NULL && !compile->roots[r].is_borrowed)
             ul_compile_done(compile->roots[r].part);
     for (uint32_t i = 0; i < compile->adopted_count; i++)
         ul_arena_done(compile->adopted[i]);

@@ -10,6 +10,7 @@
  * value; the passes that choose layouts, views and kernels see all roots. Left undone: constants
  * that two models fold into different ones are stored twice. */
 #include "compile/compile_internal.h"
+#include "compile/options/size_list.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -337,6 +338,7 @@ static struct ul_compile *new_part(struct ul_compile *compile)
     part->earlier = compile;
     part->is_root = true;
     part->is_trial = compile->is_trial;
+    part->largest = ul_compile_is_sized(compile) ? &compile->graph : NULL;
     part->dump = compile->dump;
     part->progress = tell;
     part->progress_context = compile;
@@ -384,10 +386,17 @@ static enum ul_status rewrite_part(struct ul_compile *compile, uint32_t root,
     return status;
 }
 
-/* Describes all models together. */
+/* Describes all models together; pieces have one. */
 static void describe_models(struct ul_compile *compile)
 {
     struct ul_text paths, digests, notices;
+    if (compile->pieces != NULL) {
+        const struct ul_compile *part = compile->roots[compile->root_count - 1].part;
+        compile->model = part->model;
+        compile->notice = part->notice;
+        compile->weight_elements = part->weight_elements;
+        return;
+    }
     ul_text_init(&paths, &compile->keep);
     ul_text_init(&digests, &compile->keep);
     ul_text_init(&notices, &compile->keep);
@@ -428,6 +437,49 @@ enum ul_status ul_compile_read_roots(struct ul_compile *compile, const struct ul
     for (uint32_t r = 0; r < paths->count; r++)
         compile->roots[r].part = new_part(compile);
     return give_options(compile);
+}
+
+/* ---- pieces of a range of sizes ---- */
+
+/* Whether a part has been read with the same sizes before. */
+static struct ul_compile *find_part(const struct ul_compile *compile, uint32_t root,
+                                    const int64_t *point)
+{
+    const struct ul_compile *earlier = compile->earlier;
+    if (earlier == NULL || earlier->pieces != compile->pieces || earlier->root_count <= root)
+        return NULL;
+    struct ul_compile *part = earlier->roots[root].part;
+    uint64_t bytes = compile->pieces->size_count * sizeof *point;
+    return memcmp(part->point, point, bytes) == 0 ? part : NULL;
+}
+
+void ul_compile_list_pieces(struct ul_compile *compile, const char *path)
+{
+    const struct ul_size_pieces *pieces = compile->pieces;
+    const struct ul_compile_options *options = &compile->options;
+    compile->root_count = pieces->count;
+    compile->roots = UL_NEW_ARRAY(&compile->keep, struct ul_compile_root, pieces->count);
+    for (uint32_t r = 0; r < pieces->count; r++) {
+        struct ul_compile_root *root = &compile->roots[r];
+        int64_t *point = UL_NEW_ARRAY(&compile->keep, int64_t, pieces->size_count);
+        for (uint32_t s = 0; s < pieces->size_count; s++)
+            point[s] = pieces->items[r][s].high;
+        if (compile->point != NULL)
+            ul_size_piece_nearest(pieces->items[r], pieces->size_count, compile->point, point);
+        root->path = path;
+        root->name = ul_arena_printf(&compile->keep, "piece%u", r);
+        root->part = find_part(compile, r, point);
+        root->is_borrowed = root->part != NULL;
+        if (root->is_borrowed)
+            continue;
+        root->part = new_part(compile);
+        root->part->point = point;
+        root->part->options.dims = options->dims;
+        root->part->options.shapes = options->shapes;
+        root->part->options.consts = options->consts;
+        root->part->options.donations = options->donations;
+        ul_size_set(root->part, point);
+    }
 }
 
 /* ---- links ---- */
@@ -484,7 +536,8 @@ enum ul_status ul_compile_join_roots(struct ul_compile *compile, const struct ul
         UL_NEW_ARRAY(keep, const struct ul_graph *, compile->root_count);
     const char **names = UL_NEW_ARRAY(keep, const char *, compile->root_count);
     for (uint32_t r = 0; r < compile->root_count; r++) {
-        UL_TRY(rewrite_part(compile, r, target));
+        if (!compile->roots[r].is_borrowed)
+            UL_TRY(rewrite_part(compile, r, target));
         graphs[r] = &compile->roots[r].part->graph;
         names[r] = compile->roots[r].name;
         compile->weight_elements += compile->roots[r].part->weight_elements;

@@ -170,7 +170,7 @@ static enum ul_status check_beside(struct ul_compile *compile)
     else if (ul_compile_offloads(options))
         why = "--offload: nothing leaves what is made of spaces; give the memory that is outside "
               "as a space of its own";
-    else if (compile->root_count > 1)
+    else if (ul_compile_is_shared(compile))
         why = "--shared: the models of one arena are not laid out in spaces; compile each alone";
     else if (options->train)
         why = "--train: programs that train have one buffer; leave --space out";

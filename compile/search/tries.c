@@ -140,12 +140,15 @@ static const char *waiting_output(const struct ul_compile *compile, uint32_t ind
 static bool leave_output(const struct ul_compile *compile, const struct ul_option *option,
                          uint32_t index, struct ul_arena *arena, struct ul_option_edits *edits)
 {
-    const struct ul_block *root = ul_graph_only_root(&compile->graph);
+    const struct ul_graph *graph = &compile->graph;
+    uint32_t last = graph->root_count - 1; /* pieces of a range of sizes have the same outputs */
+    const struct ul_block *root = &graph->blocks[last];
     const char *left = index < MAX_OUTPUTS ? waiting_output(compile, index) : NULL;
     if (left == NULL || compile->asked.train || root->output_count > MAX_OTHER_OUTPUTS)
         return false;
+    left = ul_root_plain_name(graph, last, left);
     for (uint32_t i = 0; i < root->output_count; i++) {
-        const char *name = compile->graph.values[root->outputs[i]].name;
+        const char *name = ul_root_plain_name(graph, last, graph->values[root->outputs[i]].name);
         if (strcmp(name, left) != 0)
             ul_option_edits_add(arena, edits, option, name, false);
     }

@@ -23,6 +23,7 @@ static enum ul_status refuse(struct ul_size_instances *instances, const int64_t 
 {
     struct ul_diag *diag = &instances->compile->diag;
     int64_t *largest = UL_NEW_ARRAY(instances->arena, int64_t, instances->size_count);
+    instances->differs = true;
     for (uint32_t s = 0; s < instances->size_count; s++)
         largest[s] = instances->sizes[s].high;
     return ul_diag_set(
@@ -229,8 +230,8 @@ static enum ul_status take(struct ul_size_instances *instances, const struct ul_
     struct ul_program *program = other->program;
     struct ul_size_walk walk = {.arena = &scratch,
                                 .base = instances->compile->program,
-                                .base_model = &instances->compile->model,
-                                .model = &other->model};
+                                .base_compile = instances->compile,
+                                .compile = other};
     ul_arena_init(&scratch);
     ul_size_walk(&walk, program, NULL);
     if (instances->marks == NULL)
@@ -248,20 +249,30 @@ static enum ul_status take(struct ul_size_instances *instances, const struct ul_
     return status;
 }
 
-static enum ul_status compile_at(struct ul_size_instances *instances,
-                                 struct ul_size_instance *instance)
+void ul_size_instance_init(struct ul_compile *asked, const int64_t *point, struct ul_compile *other)
+{
+    ul_compile_init(other);
+    ul_options_copy(&other->options.base, &asked->options.base, sizeof other->options);
+    other->options.plan = NULL;
+    other->is_library = asked->is_library;
+    other->is_trial = true;
+    other->earlier = asked;
+    other->options.dims.count = asked->said_dim_count;
+    other->pieces = asked->pieces;
+    other->point = point;
+    if (asked->pieces == NULL || asked->pieces->count == 1)
+        ul_size_set(other, point); /* else each root has its own */
+}
+
+enum ul_status ul_size_instance_compile(struct ul_size_instances *instances,
+                                        struct ul_size_instance *instance)
 {
     struct ul_compile other, *compile = instances->compile;
-    ul_compile_init(&other);
-    ul_options_copy(&other.options.base, &compile->options.base, sizeof other.options);
-    other.options.plan = NULL;
-    other.is_library = compile->is_library;
-    other.is_trial = true;
+    instances->differs = false;
+    ul_size_instance_init(instances->asked, instance->point, &other);
     other.earlier = compile;
     other.largest = &compile->graph;
-    other.options.dims.count = compile->said_dim_count;
-    ul_size_set(&other, instance->point);
-    enum ul_status status = ul_compile_build(&other, compile->model.path);
+    enum ul_status status = ul_compile_build_fixed(&other, compile->model.path);
     if (status != UL_OK)
         status = ul_diag_set(&compile->diag, other.diag.status, "%s (with %s)", other.diag.text,
                              point_text(instances, instance->point));
@@ -312,17 +323,24 @@ static void list_points(struct ul_size_instances *instances)
     }
 }
 
+enum ul_status ul_size_instances_begin(struct ul_size_instances *instances)
+{
+    struct ul_size_instance unused = {.point = NULL};
+    ul_kernel_forms_init(&instances->forms, instances->arena);
+    return take(instances, instances->compile,
+                instances->count > 0 ? &instances->items[instances->count - 1] : &unused);
+}
+
 enum ul_status ul_size_instances_find(struct ul_size_instances *instances)
 {
-    ul_kernel_forms_init(&instances->forms, instances->arena);
     list_points(instances);
-    UL_TRY(take(instances, instances->compile, &instances->items[instances->count - 1]));
+    UL_TRY(ul_size_instances_begin(instances));
     for (uint32_t i = instances->count - 1; i-- > 0;) {
         char doing[96];
         snprintf(doing, sizeof doing, "compiling with all sizes of the range: %u of %u",
                  instances->count - i, instances->count);
         ul_compile_progress(instances->compile, doing);
-        enum ul_status status = compile_at(instances, &instances->items[i]);
+        enum ul_status status = ul_size_instance_compile(instances, &instances->items[i]);
         if (status != UL_OK)
             return suggest(instances, instances->items[i].point[0], status);
     }

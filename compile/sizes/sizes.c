@@ -18,16 +18,14 @@ static enum ul_status named(struct ul_compile *compile, enum ul_status status)
 enum ul_status ul_compile_find_sizes(struct ul_compile *compile,
                                      struct ul_size_instances **instances)
 {
-    struct ul_size_instances found = {.arena = &compile->keep, .compile = compile};
+    struct ul_size_instances found = {
+        .arena = &compile->keep, .compile = compile, .asked = compile};
     *instances = NULL;
     if (compile->is_trial)
         return UL_OK;
     ul_size_list(compile, &found.sizes, &found.size_count);
     if (found.size_count == 0)
         return UL_OK;
-    if (strcmp(compile->model.path, "-") == 0)
-        return ul_diag_set(&compile->diag, UL_USAGE,
-                           "the model is read once for each size of a range: give a file");
     *instances = ul_arena_copy(&compile->keep, &found, sizeof found);
     return named(compile, ul_size_instances_find(*instances));
 }

@@ -4,6 +4,7 @@
 #define UL_COMPILE_SIZES_SIZES_H
 
 #include "codegen/program/sized.h"
+#include "compile/options/size_list.h"
 #include "compile/sizes/kernel_form.h"
 #include "compile/sizes/walk.h"
 
@@ -28,6 +29,7 @@ struct ul_size_instance {
 struct ul_size_instances {
     struct ul_arena *arena;
     struct ul_compile *compile; /* with the largest sizes */
+    struct ul_compile *asked;   /* whose options have the ranges; often the same */
     uint32_t size_count;
     struct ul_program_size *sizes;
     struct ul_size_instance *items; /* all points; the last size's values run fastest */
@@ -38,14 +40,23 @@ struct ul_size_instances {
     struct ul_size_slot *slots;
     uint32_t slot_count;
     uint32_t *alternative_counts; /* by step: those that all instances have */
+    bool differs;                 /* the last instance has other steps */
 };
 
-/* size_list.c: the sizes that options leave open; NULL and 0: none. */
-void ul_size_list(struct ul_compile *compile, struct ul_program_size **sizes, uint32_t *count);
-/* Sets the options of a compile to a point. */
-void ul_size_set(struct ul_compile *compile, const int64_t *point);
+/* pieces.c: with ranges of sizes, finds the pieces of these by compiling the model with some of
+ * them: the same model and options give the same pieces. UL_UNSUPPORTED: there would be too many.
+ */
+enum ul_status ul_compile_find_pieces(struct ul_compile *compile, const char *path) UL_MUST_CHECK;
 
-/* instances.c: compiles the model with all sizes. The problem of the compile becomes one whose
+/* instances.c: a compile like one whose options have ranges of sizes, at a point of these. */
+void ul_size_instance_init(struct ul_compile *asked, const int64_t *point,
+                           struct ul_compile *other);
+/* Takes the largest sizes, with which the compile is built. */
+enum ul_status ul_size_instances_begin(struct ul_size_instances *instances) UL_MUST_CHECK;
+/* Compiles the model at the instance's point; where it has other steps, `differs` says so. */
+enum ul_status ul_size_instance_compile(struct ul_size_instances *instances,
+                                        struct ul_size_instance *instance) UL_MUST_CHECK;
+/* Compiles the model with all sizes. The problem of the compile becomes one whose
  * plans hold for every size: it has the most scratch, and takes bytes over only where all do.
  * UL_UNSUPPORTED: a size has other steps. */
 enum ul_status ul_size_instances_find(struct ul_size_instances *instances) UL_MUST_CHECK;
@@ -55,8 +66,8 @@ enum ul_status ul_size_unify(struct ul_size_instances *instances,
                              struct ul_program **program) UL_MUST_CHECK;
 
 /* layout.c: where options want offsets that follow from sizes, the layout of the compile's plan;
- * `fit` has all instances. */
-enum ul_status ul_size_lay_out(struct ul_size_instances *instances, struct ul_fit *fit,
+ * `fits` have the instances of each root's piece. */
+enum ul_status ul_size_lay_out(struct ul_size_instances *instances, struct ul_fit *const *fits,
                                struct ul_program_layout **out) UL_MUST_CHECK;
 
 /* sizes.c: where options have ranges of sizes, before the compile's program is planned: finds

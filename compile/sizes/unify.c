@@ -12,7 +12,8 @@
 
 /* Fits for sets of instances: kernels whose forms belong to the same classes share one. */
 struct set {
-    uint32_t *members; /* instances, in order */
+    uint32_t root;
+    uint32_t *members; /* instances with sizes of the root's piece, in order */
     uint32_t count;
     struct ul_fit fit;
 };
@@ -23,16 +24,17 @@ struct unifier {
     struct ul_program_sized *sized;
     struct ul_program *program;
     struct set *sets;
-    uint32_t set_count, set_capacity;
-    bool *runs_slot; /* by slot: the plan runs it */
+    uint32_t set_count, set_capacity; /* the first ones: by root, all of its instances */
+    bool *runs_slot;                  /* by slot: the plan runs it */
 };
 
-static struct set *find_set(struct unifier *unifier, const uint32_t *members, uint32_t count)
+static struct set *find_set(struct unifier *unifier, uint32_t root, const uint32_t *members,
+                            uint32_t count)
 {
     const struct ul_size_instances *instances = unifier->instances;
     uint32_t sizes = instances->size_count;
     for (uint32_t i = 0; i < unifier->set_count; i++)
-        if (unifier->sets[i].count == count &&
+        if (unifier->sets[i].root == root && unifier->sets[i].count == count &&
             memcmp(unifier->sets[i].members, members, count * sizeof *members) == 0)
             return &unifier->sets[i];
     UL_GROW(unifier->arena, unifier->sets, unifier->set_count, unifier->set_capacity);
@@ -41,13 +43,30 @@ static struct set *find_set(struct unifier *unifier, const uint32_t *members, ui
     for (uint32_t i = 0; i < count; i++)
         memcpy(points + (size_t)i * sizes, instances->items[members[i]].point,
                sizes * sizeof *points);
-    *set = (struct set){.members = ul_arena_copy(unifier->arena, members, count * sizeof *members),
+    *set = (struct set){.root = root,
+                        .members = ul_arena_copy(unifier->arena, members, count * sizeof *members),
                         .count = count};
-    if (unifier->set_count == 1)
+    if (unifier->set_count <= root + 1)
         ul_fit_init(&set->fit, unifier->arena, sizes, points, count);
     else
-        ul_fit_init_like(&set->fit, &unifier->sets[0].fit, points, count);
+        ul_fit_init_like(&set->fit, &unifier->sets[root].fit, points, count);
     return set;
+}
+
+/* Makes the set of each root. */
+static void list_sets(struct unifier *unifier)
+{
+    const struct ul_size_instances *instances = unifier->instances;
+    uint32_t *members = UL_NEW_ARRAY(unifier->arena, uint32_t, instances->count);
+    for (uint32_t r = 0; r < unifier->program->graph->root_count; r++) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < instances->count; i++)
+            if (ul_size_piece_has(unifier->sized->pieces[r], instances->size_count,
+                                  instances->items[i].point))
+                members[count++] = i;
+        UL_ASSERT(count > 0);
+        (void)find_set(unifier, r, members, count);
+    }
 }
 
 /* The values of one number at a set's instances; and the largest of them. */
@@ -91,28 +110,82 @@ static bool is_planned(const struct unifier *unifier, uint32_t mark)
     return mark < frame_count || unifier->runs_slot[mark - frame_count];
 }
 
+/* Whether a number that several roots have is the same at all instances. */
+static bool is_fixed(const struct ul_size_instances *instances, uint32_t number)
+{
+    int64_t known = UL_SIZE_ANY;
+    for (uint32_t i = 0; i < instances->count; i++) {
+        int64_t value = instances->items[i].numbers[number];
+        if (value != UL_SIZE_ANY && known != UL_SIZE_ANY && value != known)
+            return false;
+        known = value != UL_SIZE_ANY ? value : known;
+    }
+    return true;
+}
+
+/* How many instances of a set have a number that counts. */
+static uint32_t count_fixed(const struct unifier *unifier, const struct set *set, uint32_t number)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < set->count; i++)
+        count += unifier->instances->items[set->members[i]].numbers[number] != UL_SIZE_ANY;
+    return count;
+}
+
+/* The set of these; all of them, where it counts nowhere. */
+static struct set *leave_out_any(struct unifier *unifier, struct set *set, uint32_t number)
+{
+    uint32_t wanted = count_fixed(unifier, set, number), count = 0;
+    if (wanted == set->count || wanted == 0)
+        return set;
+    uint32_t *members = UL_NEW_ARRAY(unifier->arena, uint32_t, wanted);
+    for (uint32_t i = 0; i < set->count; i++)
+        if (unifier->instances->items[set->members[i]].numbers[number] != UL_SIZE_ANY)
+            members[count++] = set->members[i];
+    return find_set(unifier, set->root, members, count);
+}
+
+/* The instances of a mark's root; of the last one, where several have it. */
+static struct set *set_of(struct unifier *unifier, uint32_t mark)
+{
+    uint32_t root = unifier->instances->marks[mark].root;
+    uint32_t last = unifier->program->graph->root_count - 1;
+    return &unifier->sets[root == UL_NONE ? last : root];
+}
+
+/* Finds the formula for a number of a mark, of which `values` gets `count`; NULL: there is none. */
+static const struct ul_formula *fit_number(struct unifier *unifier, uint32_t mark, uint32_t number,
+                                           int64_t *values, uint32_t *count, bool simple)
+{
+    const struct ul_size_instances *instances = unifier->instances;
+    bool is_shared = instances->marks[mark].root == UL_NONE;
+    struct set *set = set_of(unifier, mark);
+    uint32_t fixed = count_fixed(unifier, set, number);
+    if (simple && fixed > 0 && fixed < set->count)
+        return NULL; /* until all dimensions are known, which a new set takes over */
+    set = leave_out_any(unifier, set, number);
+    (void)gather(set, values, walk_number, unifier, &number);
+    *count = set->count;
+    if (!is_planned(unifier, mark) || (is_shared && is_fixed(instances, number)))
+        return ul_formula_number(unifier->arena, values[set->count - 1]);
+    return is_shared ? NULL : ul_fit_find(&set->fit, values, simple);
+}
+
 static enum ul_status fit_walk(struct unifier *unifier, const struct ul_formula ***formulas)
 {
     const struct ul_size_instances *instances = unifier->instances;
-    uint32_t *all = UL_NEW_ARRAY(unifier->arena, uint32_t, instances->count);
     int64_t *values = UL_NEW_ARRAY(unifier->arena, int64_t, instances->count);
-    for (uint32_t i = 0; i < instances->count; i++)
-        all[i] = i;
-    struct set *set = find_set(unifier, all, instances->count);
     *formulas = UL_NEW_ARRAY(unifier->arena, const struct ul_formula *, instances->number_count);
+    uint32_t count = 0;
     for (uint32_t round = 0; round < 2; round++)
         for (uint32_t m = 0, n = 0; n < instances->number_count; n++) {
             while (m + 1 < instances->mark_count && instances->marks[m + 1].number_begin <= n)
                 m++;
             if ((*formulas)[n] != NULL)
                 continue;
-            (void)gather(set, values, walk_number, unifier, &n);
-            if (is_planned(unifier, m))
-                (*formulas)[n] = ul_fit_find(&set->fit, values, round == 0);
-            else
-                (*formulas)[n] = ul_formula_number(unifier->arena, values[instances->count - 1]);
+            (*formulas)[n] = fit_number(unifier, m, n, values, &count, round == 0);
             if ((*formulas)[n] == NULL && round > 0)
-                return refuse(unifier, instances->marks[m].node, values, set->count);
+                return refuse(unifier, instances->marks[m].node, values, count);
         }
     return UL_OK;
 }
@@ -134,10 +207,19 @@ static const char *slot_node(const struct unifier *unifier, uint32_t slot)
     return unifier->instances->marks[unifier->instances->slots[slot].mark].node;
 }
 
+static uint32_t slot_root(const struct unifier *unifier, uint32_t slot)
+{
+    const struct ul_size_instances *instances = unifier->instances;
+    uint32_t root = instances->marks[instances->slots[slot].mark].root;
+    UL_ASSERT(root < unifier->program->graph->root_count);
+    return root;
+}
+
 /* The forms of a slot's kernel: instances with one key have the same text but for numbers that
  * formulas give. */
 struct forms {
     uint32_t slot;
+    uint32_t root;
     uint32_t *keys; /* by instance */
     uint32_t key_count;
     struct ul_filled_form *filled; /* by key */
@@ -148,12 +230,13 @@ enum { MAX_FORMS = 255, MAX_VALUES = 16 };
 /* The instances with a key. */
 static struct set *members_of(struct unifier *unifier, const struct forms *forms, uint32_t key)
 {
-    uint32_t *members = UL_NEW_ARRAY(unifier->arena, uint32_t, unifier->instances->count);
+    const struct set *all = &unifier->sets[forms->root];
+    uint32_t *members = UL_NEW_ARRAY(unifier->arena, uint32_t, all->count);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < unifier->instances->count; i++)
-        if (forms->keys[i] == key)
-            members[count++] = i;
-    return find_set(unifier, members, count);
+    for (uint32_t i = 0; i < all->count; i++)
+        if (forms->keys[all->members[i]] == key)
+            members[count++] = all->members[i];
+    return find_set(unifier, forms->root, members, count);
 }
 
 /* Parts the instances with a key by one number, whose values by instance these are, in the order of
@@ -210,13 +293,15 @@ static enum ul_status fill_form(struct unifier *unifier, struct forms *forms, ui
 static enum ul_status begin_forms(struct unifier *unifier, uint32_t slot, struct forms *forms)
 {
     const struct ul_size_instances *instances = unifier->instances;
+    const struct set *set = &unifier->sets[slot_root(unifier, slot)];
     uint32_t examples[MAX_FORMS];
     *forms = (struct forms){.slot = slot,
+                            .root = set->root,
                             .keys = UL_NEW_ARRAY(unifier->arena, uint32_t, instances->count),
                             .filled =
                                 UL_NEW_ARRAY(unifier->arena, struct ul_filled_form, MAX_FORMS + 1)};
-    for (uint32_t i = 0; i < instances->count; i++) {
-        uint32_t form = instances->items[i].kernels[slot].form, key = 0;
+    for (uint32_t m = 0; m < set->count; m++) {
+        uint32_t i = set->members[m], form = instances->items[i].kernels[slot].form, key = 0;
         while (key < forms->key_count && instances->items[examples[key]].kernels[slot].form != form)
             key++;
         if (key == MAX_FORMS)
@@ -240,9 +325,11 @@ static void put_sizes(const struct unifier *unifier, struct ul_text *text)
 static void put_choice(const struct unifier *unifier, struct ul_text *text,
                        const struct forms *forms)
 {
+    const struct set *set = &unifier->sets[forms->root];
     ul_text_put(text, "    static const uint8_t forms[] = {");
-    for (uint32_t i = 0; i < unifier->instances->count; i++)
-        ul_text_printf(text, "%s%u,", i % 24 == 0 ? "\n        " : " ", forms->keys[i]);
+    for (uint32_t i = 0; i < set->count; i++)
+        ul_text_printf(text, "%s%u,", i % 24 == 0 ? "\n        " : " ",
+                       forms->keys[set->members[i]]);
     ul_text_put(text, "\n    };\n    switch (forms[run->size_point]) {\n");
 }
 
@@ -315,10 +402,12 @@ static uint32_t add_kernel(struct unifier *unifier, const struct ul_program_kern
     return program->kernel_count++;
 }
 
-/* Whether the kernels of two slots are equal at every instance. */
+/* Whether the kernels of two slots of a root are equal at every instance. */
 static bool is_same_kernel(const struct unifier *unifier, uint32_t p, uint32_t q)
 {
     const struct ul_size_instances *instances = unifier->instances;
+    if (slot_root(unifier, p) != slot_root(unifier, q))
+        return false;
     for (uint32_t i = 0; i < instances->count; i++) {
         const struct ul_kernel_numbers *a = &instances->items[i].kernels[p];
         const struct ul_kernel_numbers *b = &instances->items[i].kernels[q];
@@ -409,12 +498,18 @@ static struct ul_program *copy_program(struct ul_arena *arena, const struct ul_p
     return program;
 }
 
-/* What set-up is given has one shape, since runs of all sizes go on with it. */
+/* What set-up is given has one shape and one place, since runs of all sizes go on with it. */
 static enum ul_status check_state(const struct unifier *unifier)
 {
     const struct ul_program *program = unifier->program;
     const struct ul_program_entry *set_up = &program->entries[UL_PROGRAM_SET_UP];
     const struct ul_block *root = &program->graph->blocks[0];
+    if (set_up->input_count > 0 && program->graph->root_count > 1)
+        return ul_diag_set(
+            &unifier->instances->compile->diag, UL_UNSUPPORTED,
+            "programs of some sizes have other steps, and state %s stays from run to run: leave it "
+            "to the caller with --io caller, or give smaller ranges",
+            ul_quote(unifier->arena, program->graph->values[root->inputs[set_up->inputs[0]]].name));
     for (uint32_t i = 0; i < set_up->input_count; i++) {
         ul_value_id id = root->inputs[set_up->inputs[i]];
         const struct ul_value *value = &program->graph->values[id];
@@ -427,6 +522,48 @@ static enum ul_status check_state(const struct unifier *unifier)
                                    ul_quote(unifier->arena, value->name));
     }
     return UL_OK;
+}
+
+/* Whether a dimension of an input is a size in all pieces. */
+static bool is_size(const struct unifier *unifier, uint32_t input, uint32_t dim, uint32_t size)
+{
+    const struct ul_size_instances *instances = unifier->instances;
+    const struct ul_graph *graph = unifier->program->graph;
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        ul_value_id id = graph->blocks[r].inputs[input];
+        const struct ul_formula *formula = unifier->sized->numbers[id][dim];
+        const struct set *set = &unifier->sets[r];
+        for (uint32_t i = 0; i < set->count; i++) {
+            const int64_t *point = instances->items[set->members[i]].point;
+            int64_t value = graph->values[id].type.dims[dim];
+            if (formula != NULL && !ul_formula_eval(formula, point, &value))
+                return false;
+            if (value != point[size])
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Finds the sizes that dimensions of inputs are at every point, whichever piece has it. */
+static void find_input_sizes(struct unifier *unifier)
+{
+    const struct ul_size_instances *instances = unifier->instances;
+    const struct ul_graph *graph = unifier->program->graph;
+    uint32_t *found = NULL, count = 0, capacity = 0;
+    for (uint32_t k = 0; k < graph->blocks[0].input_count; k++) {
+        uint32_t rank = graph->values[graph->blocks[0].inputs[k]].type.rank;
+        for (uint32_t d = 0; d < rank; d++) {
+            UL_GROW(unifier->arena, found, count, capacity);
+            found[count] = 0;
+            while (found[count] < instances->size_count && !is_size(unifier, k, d, found[count]))
+                found[count]++;
+            if (found[count] == instances->size_count)
+                found[count] = UL_NONE;
+            count++;
+        }
+    }
+    unifier->sized->input_sizes = found;
 }
 
 enum ul_status ul_size_unify(struct ul_size_instances *instances, struct ul_program **program)
@@ -442,22 +579,28 @@ enum ul_status ul_size_unify(struct ul_size_instances *instances, struct ul_prog
     *unifier.sized = (struct ul_program_sized){
         .size_count = instances->size_count,
         .sizes = instances->sizes,
+        .pieces = compile->pieces->items,
         .numbers = UL_NEW_ARRAY(keep, const struct ul_formula *const *, values),
         .offsets = UL_NEW_ARRAY(keep, const struct ul_formula *, values)};
     mark_slots(&unifier);
+    list_sets(&unifier);
     UL_TRY(fit_walk(&unifier, &formulas));
     struct ul_size_walk walk = {.arena = keep,
                                 .base = compile->program,
-                                .base_model = &compile->model,
-                                .model = &compile->model,
+                                .base_compile = compile,
+                                .compile = compile,
                                 .formulas = formulas};
     ul_size_walk(&walk, unifier.program, unifier.sized);
     UL_ASSERT(walk.number_count == instances->number_count);
     UL_TRY(check_state(&unifier));
     UL_TRY(make_kernels(&unifier));
+    find_input_sizes(&unifier);
     if (compile->options.offsets == UL_OFFSETS_SIZES) {
         struct ul_program_layout *layout;
-        UL_TRY(ul_size_lay_out(instances, &unifier.sets[0].fit, &layout));
+        struct ul_fit **fits = UL_NEW_ARRAY(keep, struct ul_fit *, unifier.set_count);
+        for (uint32_t i = 0; i < unifier.set_count; i++)
+            fits[i] = &unifier.sets[i].fit;
+        UL_TRY(ul_size_lay_out(instances, fits, &layout));
         unifier.sized->layout = layout;
     }
     unifier.program->sized = unifier.sized;

@@ -3,6 +3,8 @@
  * One walk lists both, and puts formulas where the numbers were, so that these agree. */
 #include "compile/sizes/walk.h"
 
+#include "compile/compile.h"
+
 #include <string.h>
 
 struct ul_program_step *ul_size_step(const struct ul_program *program, uint32_t step,
@@ -18,11 +20,11 @@ struct ul_program_step *ul_size_step(const struct ul_program *program, uint32_t 
 
 /* ---- marks and numbers ---- */
 
-static void begin_mark(struct ul_size_walk *walk, const char *node)
+static void begin_mark(struct ul_size_walk *walk, uint32_t root, const char *node)
 {
     UL_GROW(walk->arena, walk->marks, walk->mark_count, walk->mark_capacity);
     walk->marks[walk->mark_count++] =
-        (struct ul_size_mark){.number_begin = walk->number_count, .node = node};
+        (struct ul_size_mark){.number_begin = walk->number_count, .root = root, .node = node};
 }
 
 static void put_fact(struct ul_size_walk *walk, uint64_t fact)
@@ -54,8 +56,8 @@ static const struct ul_formula *put_number(struct ul_size_walk *walk, int64_t nu
 
 /* ---- values ---- */
 
-/* Where a tensor's bytes lie in the mapped files; false: in none. */
-static bool find_in_files(const struct ul_onnx_model *model, const struct ul_tensor *tensor,
+/* Where a tensor's bytes lie in the mapped files of a model; false: in none. */
+static bool find_in_model(const struct ul_onnx_model *model, const struct ul_tensor *tensor,
                           uint32_t *file, uint64_t *offset_bytes)
 {
     for (uint32_t f = 0; f < model->file_count; f++) {
@@ -69,6 +71,16 @@ static bool find_in_files(const struct ul_onnx_model *model, const struct ul_ten
     return false;
 }
 
+/* The same for a compile, each of whose roots has mapped the files. */
+static bool find_in_files(const struct ul_compile *compile, const struct ul_tensor *tensor,
+                          uint32_t *file, uint64_t *offset_bytes)
+{
+    bool found = find_in_model(&compile->model, tensor, file, offset_bytes);
+    for (uint32_t r = 0; !found && r < compile->root_count; r++)
+        found = find_in_model(&compile->roots[r].part->model, tensor, file, offset_bytes);
+    return found;
+}
+
 /* Whether the elements of a constant are the first ones of another. Those that both borrow from the
  * same place of the model's file are not read. */
 static bool begins(const struct ul_size_walk *walk, const struct ul_tensor *whole,
@@ -79,8 +91,8 @@ static bool begins(const struct ul_size_walk *walk, const struct ul_tensor *whol
     if (whole->data == NULL || part->data == NULL)
         return whole->data == part->data &&
                memcmp(whole->splat, part->splat, sizeof whole->splat) == 0;
-    if (find_in_files(walk->base_model, whole, &files[0], &offsets[0]) &&
-        find_in_files(walk->model, part, &files[1], &offsets[1]) && files[0] == files[1] &&
+    if (find_in_files(walk->base_compile, whole, &files[0], &offsets[0]) &&
+        find_in_files(walk->compile, part, &files[1], &offsets[1]) && files[0] == files[1] &&
         offsets[0] == offsets[1])
         return true;
     return memcmp(whole->data, part->data, bytes) == 0;
@@ -113,8 +125,10 @@ static void walk_value(struct ul_size_walk *walk, const struct ul_graph *graph, 
         sized != NULL ? UL_NEW_ARRAY(walk->arena, const struct ul_formula *, 2 * rank) : NULL;
     for (uint32_t d = 0; d < 2 * rank; d++) {
         int64_t stride = d >= rank && has_view ? value->view.strides[d - rank] : 0;
-        const struct ul_formula *formula =
-            put_number(walk, d < rank ? value->type.dims[d] : stride);
+        bool is_any = d >= rank && value->type.dims[d - rank] == 1;
+        const struct ul_formula *formula = put_number(walk, d < rank ? value->type.dims[d]
+                                                            : is_any ? UL_SIZE_ANY
+                                                                     : stride);
         if (numbers != NULL)
             numbers[d] = formula;
     }
@@ -125,32 +139,62 @@ static void walk_value(struct ul_size_walk *walk, const struct ul_graph *graph, 
     }
 }
 
-/* The values at the model's edge, and those that steps of the base read or write: others, such as
- * shapes that a pass has computed, are in no program. */
-static bool *mark_used(const struct ul_size_walk *walk)
+/* ---- roots ---- */
+
+/* What several roots use, or none. */
+enum { SHARED = UL_NONE, UNUSED = UL_NONE - 1 };
+
+static uint32_t root_of_region(const struct ul_program *program, uint32_t region)
+{
+    uint32_t root = 0;
+    if (program->graph->root_count == 1)
+        return 0;
+    while (region != 0 && program->regions[region].parent != 0)
+        region = program->regions[region].parent;
+    while (root < program->graph->root_count && program->root_regions[root] != region)
+        root++;
+    return root < program->graph->root_count ? root : UL_NONE;
+}
+
+uint32_t ul_size_root(const struct ul_program *program, uint32_t step)
+{
+    return root_of_region(program, program->steps[step].region);
+}
+
+static void use(uint32_t *roots, ul_value_id value, uint32_t root)
+{
+    roots[value] = roots[value] == UNUSED || roots[value] == root ? root : SHARED;
+}
+
+/* The root of each value at a model's edge, and of those that steps of the base read or write:
+ * others, such as shapes that a pass has computed, are in no program. */
+static uint32_t *list_roots(const struct ul_size_walk *walk)
 {
     const struct ul_program *base = walk->base;
     const struct ul_graph *graph = base->graph;
-    bool *used = UL_NEW_ARRAY(walk->arena, bool, graph->value_count);
+    uint32_t *roots = UL_NEW_ARRAY(walk->arena, uint32_t, graph->value_count);
+    for (ul_value_id v = 0; v < graph->value_count; v++)
+        roots[v] = UNUSED;
     for (uint32_t r = 0; r < graph->root_count; r++) {
         const struct ul_block *root = &graph->blocks[r];
         for (uint32_t i = 0; i < root->input_count; i++)
-            used[root->inputs[i]] = true;
+            use(roots, root->inputs[i], r);
         for (uint32_t i = 0; i < root->output_count; i++)
-            used[root->outputs[i]] = true;
+            use(roots, root->outputs[i], r);
     }
     for (uint32_t s = 0; s < base->step_count; s++) {
         const struct ul_program_step *step;
+        uint32_t root = ul_size_root(base, s);
         for (uint32_t a = 0; (step = ul_size_step(base, s, a)) != NULL; a++)
             for (uint32_t i = 0; i < step->arg_count; i++) {
                 uint32_t place = step->args[i].place;
                 if (place != UL_PLAN_NONE && base->places[place].value != UL_NONE)
-                    used[base->places[place].value] = true;
+                    use(roots, base->places[place].value, root);
                 if (step->views[i] != UL_NONE)
-                    used[step->views[i]] = true;
+                    use(roots, step->views[i], root);
             }
     }
-    return used;
+    return roots;
 }
 
 /* ---- steps ---- */
@@ -180,7 +224,7 @@ static void walk_step(struct ul_size_walk *walk, struct ul_program_step *step)
 
 static void walk_frame(struct ul_size_walk *walk, struct ul_program *program)
 {
-    begin_mark(walk, NULL);
+    begin_mark(walk, SHARED, NULL);
     put_fact(walk, program->graph->value_count);
     put_fact(walk, program->step_count);
     put_fact(walk, program->place_count);
@@ -191,6 +235,7 @@ static void walk_frame(struct ul_size_walk *walk, struct ul_program *program)
     }
     for (uint32_t r = 0; r < program->region_count; r++) {
         struct ul_program_region *region = &program->regions[r];
+        begin_mark(walk, root_of_region(program, r), NULL);
         put_fact(walk, (uint64_t)region->kind << 32 | region->parent);
         put_fact(walk, (uint64_t)region->flag << 1 | region->negated);
         region->round_count = put_number(walk, region->rounds);
@@ -207,17 +252,17 @@ void ul_size_walk(struct ul_size_walk *walk, struct ul_program *program,
     walk_frame(walk, program);
     if (graph->value_count != base->graph->value_count || program->step_count != base->step_count)
         return;
-    const bool *used = mark_used(walk);
+    const uint32_t *roots = list_roots(walk);
     for (ul_value_id v = 0; v < graph->value_count; v++) {
-        if (!used[v])
+        if (roots[v] == UNUSED)
             continue;
-        begin_mark(walk, graph->values[v].name);
+        begin_mark(walk, roots[v], graph->values[v].name);
         walk_value(walk, graph, v, sized);
     }
     for (uint32_t s = 0; s < base->step_count; s++)
         for (uint32_t a = 0; ul_size_step(base, s, a) != NULL; a++) {
             struct ul_program_step *step = ul_size_step(program, s, a);
-            begin_mark(walk, base->graph->nodes[base->steps[s].node].name);
+            begin_mark(walk, ul_size_root(base, s), base->graph->nodes[base->steps[s].node].name);
             if (step != NULL)
                 walk_step(walk, step);
         }

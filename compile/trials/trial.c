@@ -67,7 +67,8 @@ static enum ul_status try_one(const struct ul_compile *compile, const char *path
 {
     struct ul_compile other;
     ul_compile_init(&other);
-    const struct ul_compile_options *asked = compile->loaded ? &compile->asked : &compile->options;
+    bool is_built = compile->asked.base.arena != NULL;
+    const struct ul_compile_options *asked = is_built ? &compile->asked : &compile->options;
     ul_options_copy(&other.options.base, &asked->base, sizeof other.options);
     other.is_library = compile->is_library;
     other.is_trial = true;

@@ -75,18 +75,27 @@ static int read_any(const struct ul_session *s, struct ul_reader *reader, const 
     return read_pb(s, reader, tensor, data);
 }
 
-static int read_input(const struct ul_session *s, const struct ul_assignment *given)
+/* What can be read twice. */
+static bool is_file(const char *path)
+{
+    struct stat status;
+    return strcmp(path, "-") != 0 && stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+static int read_input(const struct ul_session *s, const struct ul_assignment *given,
+                      bool only_sizes)
 {
     struct ul_reader reader;
     char path[UL_PATH_BYTES];
     const char *key;
     int status = split_key(s, given->file, path, &key);
-    if (status == UL_EXIT_OK)
-        status = ul_reader_open(s, &reader, path);
+    if (status != UL_EXIT_OK || (only_sizes && !is_file(path)))
+        return status;
+    status = ul_reader_open(s, &reader, path);
     if (status != UL_EXIT_OK)
         return status;
     status = read_any(s, &reader, key, &s->model->inputs[given->tensor],
-                      ul_session_input(s, given->tensor));
+                      only_sizes ? NULL : ul_session_input(s, given->tensor));
     ul_reader_close(&reader);
     return status;
 }
@@ -138,15 +147,29 @@ static void fill_training(const struct ul_session *s, uint32_t input)
     }
 }
 
+/* The sizes of a run decide where its inputs lie. */
+static int learn_sizes(struct ul_session *s)
+{
+    int status = UL_EXIT_OK;
+    for (uint32_t i = 0; s->sizes != NULL && i < s->options->input_count; i++)
+        if (status == UL_EXIT_OK)
+            status = read_input(s, &s->options->inputs[i], true);
+    ul_sizes_settle(s);
+    return status;
+}
+
 int ul_inputs_fill(struct ul_session *s, bool random_rest)
 {
     const struct ul_run_options *options = s->options;
+    int learnt = learn_sizes(s);
+    if (learnt != UL_EXIT_OK)
+        return learnt;
     for (uint32_t i = 0; i < s->model->input_count; i++) {
         const struct ul_assignment *given = find_given(s, i);
         bool is_step = s->model->training != NULL && s->model->training->step == i;
         int status = UL_EXIT_OK;
         if (given != NULL)
-            status = read_input(s, given);
+            status = read_input(s, given, false);
         else if (options->random || random_rest || is_step)
             ul_fill_random(&s->model->inputs[i], ul_session_input(s, i), options->seed, i);
         else

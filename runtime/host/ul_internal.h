@@ -84,6 +84,9 @@ int ul_sizes_open(struct ul_session *s);
 void ul_sizes_close(struct ul_session *s);
 /* All but those of options are unknown again. */
 void ul_sizes_forget(struct ul_session *s);
+/* Says that all sizes have been learnt: a file that comes later may say no others by which the
+   model would take its inputs elsewhere. */
+void ul_sizes_settle(struct ul_session *s);
 /* Whether the next run has the largest sizes, as all runs of other models have. */
 bool ul_sizes_are_largest(const struct ul_session *s);
 /* Takes sizes from the dimensions that a file has for an input; an error where two inputs, or an
@@ -183,8 +186,8 @@ bool ul_npy_holds(const struct ul_npy *header, enum ul_rt_type type);
 bool ul_npy_is_swapped(const struct ul_npy *header); /* against this machine's order */
 /* numpy's name for their type, or what the file says. */
 const char *ul_npy_type_name(const struct ul_npy *header, char buffer[UL_SHOWN_BYTES]);
-/* Reads into `data` (size_bytes of the tensor) after checking type and shape. `what` names the
-   tensor in messages: "input". */
+/* Reads into `data` (size_bytes of the tensor) after checking type and shape; NULL: only learns the
+   sizes of a run. `what` names the tensor in messages: "input". */
 int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,
                 const struct ul_rt_tensor *tensor, void *data);
 /* The header's bytes, a multiple of 64; the elements follow as they are in the arena. */

@@ -167,8 +167,9 @@ const char *ul_npy_type_name(const struct ul_npy *header, char buffer[UL_SHOWN_B
     return ul_shown(buffer, header->descr);
 }
 
+/* Where only sizes are learnt, others may still follow from files that come later. */
 static int check_header(const struct ul_session *s, const char *file, const struct ul_npy *header,
-                        const char *what, const struct ul_rt_tensor *tensor)
+                        const char *what, const struct ul_rt_tensor *tensor, bool only_sizes)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     char shown_file[UL_SHOWN_BYTES], shown_name[UL_SHOWN_BYTES], descr[UL_SHOWN_BYTES];
@@ -176,7 +177,7 @@ static int check_header(const struct ul_session *s, const char *file, const stru
     ul_shown(shown_file, file);
     ul_shown(shown_name, tensor->name);
     int status = ul_sizes_learn(s, file, tensor, header->rank, header->dims);
-    if (status != UL_EXIT_OK)
+    if (status != UL_EXIT_OK || only_sizes)
         return status;
     if (!type_fits(header->descr, info))
         return ul_error(s, UL_EXIT_INVALID,
@@ -238,8 +239,8 @@ int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char
     char shown[UL_SHOWN_BYTES];
     int status = ul_npy_read_header(s, reader, &header);
     if (status == UL_EXIT_OK)
-        status = check_header(s, reader->name, &header, what, tensor);
-    if (status != UL_EXIT_OK)
+        status = check_header(s, reader->name, &header, what, tensor, data == NULL);
+    if (status != UL_EXIT_OK || data == NULL)
         return status;
     uint64_t size_bytes = tensor->size_bytes;
     if (reader->left_bytes != UINT64_MAX && reader->left_bytes < size_bytes)

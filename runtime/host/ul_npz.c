@@ -244,7 +244,7 @@ int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char
         status = find_entry(s, reader, &directory, key, tensor->name, &entry);
     if (status == UL_EXIT_OK)
         status = enter(s, reader, total, &entry);
-    if (status == UL_EXIT_OK)
+    if (status == UL_EXIT_OK && data != NULL)
         status = check_crc(s, reader, total, &entry);
     if (status == UL_EXIT_OK)
         status = ul_npy_read(s, reader, what, tensor, data);

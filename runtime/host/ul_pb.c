@@ -265,7 +265,7 @@ int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_p
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     int status = ul_sizes_learn(s, file, tensor, pb->rank, pb->dims);
-    if (status != UL_EXIT_OK)
+    if (status != UL_EXIT_OK || data == NULL)
         return status;
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);
     /* In a typed field each element of 6 bits has a number of its own. */

@@ -15,6 +15,7 @@ struct ul_sizes {
     struct ul_model at;             /* the one at `sizes` */
     int64_t *sizes;
     const char **sayers; /* by size: the input or option that says it; NULL: nobody */
+    bool is_settled;
     int64_t *numbers;
     struct ul_rt_tensor *tensors;
 };
@@ -119,8 +120,16 @@ void ul_sizes_close(struct ul_session *s)
     s->sizes = NULL;
 }
 
+void ul_sizes_settle(struct ul_session *s)
+{
+    if (s->sizes != NULL)
+        s->sizes->is_settled = true;
+}
+
 void ul_sizes_forget(struct ul_session *s)
 {
+    if (s->sizes != NULL)
+        s->sizes->is_settled = false;
     for (uint32_t i = 0; s->sizes != NULL && i < s->sizes->largest->size_count; i++)
         s->sizes->sayers[i] = NULL;
     if (s->sizes != NULL)
@@ -158,6 +167,13 @@ int ul_sizes_learn(const struct ul_session *s, const char *file, const struct ul
     for (uint32_t d = 0; status == UL_EXIT_OK && d < rank; d++)
         if (numbers[d] != UL_SIZE_NONE)
             status = say(s, numbers[d], dims[d], file, tensor->name);
+    const struct ul_entry *entries = sizes->at.entries;
     describe(sizes);
-    return status;
+    if (status != UL_EXIT_OK || !sizes->is_settled || sizes->at.entries == entries)
+        return status;
+    char shown[UL_SHOWN_BYTES];
+    return ul_error(s, UL_EXIT_USAGE,
+                    "%s: sizes must be known before a pipe is read: give them by --size, or give a "
+                    "file",
+                    ul_shown(shown, file));
 }

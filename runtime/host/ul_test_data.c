@@ -168,6 +168,13 @@ static int decode_input(struct ul_session *s, const char *path, const struct ul_
     return ul_pb_decode(s, path, pb, "input", &s->model->inputs[index], ul_session_input(s, index));
 }
 
+static int learn_input(struct ul_session *s, const char *path, const struct ul_pb *pb,
+                       uint32_t index, struct totals *totals)
+{
+    (void)totals;
+    return ul_pb_decode(s, path, pb, "input", &s->model->inputs[index], NULL);
+}
+
 /* Compares one element. Returns whether it is within tolerance. */
 static bool compare_float(const struct ul_run_options *options, double got, double want,
                           struct comparison *c)
@@ -360,6 +367,9 @@ static int run_set(struct ul_session *s, const char *directory, struct totals *t
     ul_sizes_forget(s);
     if (status == UL_EXIT_OK)
         status = names_match(s, directory, "input", s->model->input_count, &by_name);
+    if (status == UL_EXIT_OK && s->sizes != NULL)
+        status = use_files(s, directory, "input", by_name, learn_input, totals, &used);
+    ul_sizes_settle(s);
     if (status == UL_EXIT_OK)
         status = use_files(s, directory, "input", by_name, decode_input, totals, &used);
     if (status == UL_EXIT_OK)

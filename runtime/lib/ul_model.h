@@ -581,6 +581,10 @@ struct ul_model {
      * sizes are fixed. */
     const struct ul_size *sizes;
     uint32_t size_count;
+    /* Where programs of the range do not all have the same steps: descriptions of its parts, which
+     * have its points between them. NULL and 0: there is one. */
+    const struct ul_model *const *pieces;
+    uint32_t piece_count;
     const uint32_t *input_sizes; /* for each dimension of each input, its size, or UL_SIZE_NONE */
     uint32_t edge_number_count;  /* dimensions of all inputs, then of all outputs */
     /* Writes these numbers for other sizes. */

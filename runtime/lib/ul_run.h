@@ -476,6 +476,21 @@ static inline uint64_t ul_layout_place(const struct ul_model *model, const int64
     return reserved;
 }
 
+/* The description of the part of the range that has these sizes, which have been checked. */
+static inline const struct ul_model *ul_sizes_piece(const struct ul_model *model,
+                                                    const int64_t *sizes)
+{
+    for (uint32_t p = 0; p < model->piece_count; p++) {
+        const struct ul_model *piece = model->pieces[p];
+        uint32_t s = 0;
+        while (s < piece->size_count && ul_size_has(&piece->sizes[s], sizes[s]))
+            s++;
+        if (s == piece->size_count)
+            return piece;
+    }
+    return model;
+}
+
 /* The description of a model at other sizes, which have been checked: `tensors` has room for its
    inputs and outputs, `numbers` for edge_number_count numbers, `places` for the slots and rows of
    its layout, if it has one. All these must outlive *at. Tables stay those of the largest sizes. */
@@ -485,6 +500,7 @@ static inline void ul_model_at(const struct ul_model *model, const int64_t *size
 {
     const int64_t *dims = numbers;
     uint32_t count = model->input_count + model->output_count;
+    model = ul_sizes_piece(model, sizes);
     *at = *model;
     model->size_numbers(sizes, numbers);
     for (uint32_t i = 0; i < count; i++) {

@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 parser = argparse.ArgumentParser()
 parser.add_argument("ullage")
 parser.add_argument("model", nargs="?")
-parser.add_argument("--make", help="convolutions (n, h, w), attention (b, s), settled (a), products (s), or a network of models/make.py, made small with batch b and length s")
+parser.add_argument("--make", help="convolutions (n, h, w), attention (b, s), settled (a), products, folded, branches (s), or a network of models/make.py, made small with batch b and length s")
 parser.add_argument("--dim", action="append", required=True)
 parser.add_argument("--target", default="c", help="of the program for the ranges; those for one size are of target c")
 parser.add_argument("--option", action="append", default=[], help="more of a compile: --option=--quantize=int8")
@@ -281,11 +281,15 @@ def make_branches(file):
     save(file, (("x", ["s", 4]),), nodes, {"axes": numpy.int64([1]), "zero": numpy.int64(0), "five": numpy.int64(5)})
 
 
-MAKERS = {"convolutions": make_convolutions, "attention": make_attention, "settled": make_settled, "products": make_products}
-REFUSED = (
-    (make_folded, "639..640", "with s = 639 the program has other steps than with s = 640, or other constants"),
-    (make_branches, "3..9", "s from 6 to 9 can be one program"),
-)
+MAKERS = {
+    "convolutions": make_convolutions,
+    "attention": make_attention,
+    "settled": make_settled,
+    "products": make_products,
+    "folded": make_folded,
+    "branches": make_branches,
+}
+REFUSED = ((make_folded, "600..640", "at more than 16 parts of the range"),)
 if args.make in MAKERS:
     args.model = os.path.join(folder, args.make + ".onnx")
     MAKERS[args.make](args.model)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sizes that options leave open within a range: those of --dim by their names, those of --shape
  * by input and axis. */
+#include "compile/options/size_list.h"
+
 #include "compile/compile.h"
-#include "compile/sizes/sizes.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -111,4 +112,25 @@ void ul_size_set(struct ul_compile *compile, const int64_t *point)
 {
     set_all(&compile->keep, &compile->options.dims, &point);
     set_all(&compile->keep, &compile->options.shapes, &point);
+}
+
+/* ---- pieces ---- */
+
+bool ul_size_piece_has(const struct ul_program_size *piece, uint32_t size_count,
+                       const int64_t *point)
+{
+    for (uint32_t s = 0; s < size_count; s++)
+        if (point[s] < piece[s].low || point[s] > piece[s].high)
+            return false;
+    return true;
+}
+
+void ul_size_piece_nearest(const struct ul_program_size *piece, uint32_t size_count,
+                           const int64_t *point, int64_t *nearest)
+{
+    for (uint32_t s = 0; s < size_count; s++)
+        nearest[s] = point[s] < piece[s].low    ? piece[s].low
+                     : point[s] > piece[s].high ? piece[s].high
+                                                : point[s];
+    UL_ASSERT(ul_size_piece_has(piece, size_count, nearest));
 }
