@@ -102,6 +102,7 @@ struct ul_compile {
     const char *quantized_from;   /* the model's own path, where there is such a folder */
     bool is_trial;                /* only its bytes and its time are needed */
     const struct ul_graph *largest;      /* as graph.largest */
+    const struct ul_onnx_model *lender;  /* of its model files; or NULL */
     uint32_t said_dim_count;             /* sizes that options give; more may have been settled */
     const struct ul_size_pieces *pieces; /* of the range of sizes; NULL: it is not known, or none */
     const int64_t *point;  /* with pieces: the sizes at which it is compiled; NULL: the largest */

@@ -127,7 +127,7 @@ static enum ul_status map_once(struct ul_model_builder *builder, const char *pat
         }
     }
     struct ul_file file;
-    UL_TRY(ul_file_map(&file, builder->graph->arena, path, builder->diag));
+    UL_TRY(ul_model_map(builder->options, builder->graph->arena, path, &file, builder->diag));
     UL_GROW(builder->graph->arena, model->files, model->file_count, model->file_capacity);
     model->files[model->file_count].file = file;
     model->files[model->file_count].path = path;

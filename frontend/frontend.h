@@ -49,6 +49,9 @@ struct ul_frontend_options {
     bool is_trial;              /* the caller does not need the model's hash */
     bool takes_any_size;        /* an expression whose size is given may contradict its parts */
     bool keeps_defaults;        /* inputs that have an initializer stay inputs: --keep-defaults */
+    /* A model that was loaded before and outlives this one, which uses its files as they are
+     * mapped, and its hash, where it is of the same path; or NULL. */
+    const struct ul_onnx_model *lender;
 };
 
 struct ul_model_opset {

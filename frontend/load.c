@@ -133,7 +133,7 @@ static enum ul_status load(struct ul_model_builder *builder, const void *data, u
 {
     struct ul_wire wire;
     ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
-    if (!builder->options->is_trial)
+    if (!builder->options->is_trial && builder->model->sha256[0] == '\0')
         ul_hash_hex(data, size_bytes, builder->model->sha256);
     if (ul_wire_scan(&wire, builder->scratch, UL_WIRE_MODEL, data, size_bytes, builder->diag) !=
         UL_OK)
@@ -196,13 +196,29 @@ const char *ul_model_directory(struct ul_arena *arena, const char *path)
     return ul_arena_printf(arena, "%.*s", (int)(slash - path), path);
 }
 
+enum ul_status ul_model_map(const struct ul_frontend_options *options, struct ul_arena *arena,
+                            const char *path, struct ul_file *file, struct ul_diag *diag)
+{
+    const struct ul_onnx_model *lender = options != NULL ? options->lender : NULL;
+    for (uint32_t i = 0; lender != NULL && i < lender->file_count; i++) {
+        if (strcmp(lender->files[i].path, path) != 0)
+            continue;
+        *file = lender->files[i].file;
+        file->mapped = false; /* by this model */
+        return UL_OK;
+    }
+    return ul_file_map(file, arena, path, diag);
+}
+
 enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, const char *path,
                                 const struct ul_frontend_options *options,
                                 struct ul_onnx_model *model, struct ul_diag *diag)
 {
     memset(model, 0, sizeof *model);
     struct ul_file file;
-    UL_TRY(ul_file_map(&file, arena, path, diag));
+    UL_TRY(ul_model_map(options, arena, path, &file, diag));
+    if (options != NULL && options->lender != NULL && strcmp(options->lender->path, path) == 0)
+        memcpy(model->sha256, options->lender->sha256, sizeof model->sha256);
     UL_GROW(arena, model->files, model->file_count, model->file_capacity);
     model->files[0].file = file;
     model->files[0].path = ul_arena_copy_string(arena, path);

@@ -153,7 +153,8 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
                                           .output_count = compile->options.outputs.count,
                                           .marks_initializers = compile->options.train,
                                           .keeps_defaults = compile->options.keep_defaults,
-                                          .is_trial = compile->largest != NULL};
+                                          .is_trial = compile->is_trial && compile->largest != NULL,
+                                          .lender = compile->lender};
     list_dims(compile, given);
     list_shapes(compile, given);
     UL_TRY(read_consts(compile, given));

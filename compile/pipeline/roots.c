@@ -474,6 +474,9 @@ void ul_compile_list_pieces(struct ul_compile *compile, const char *path)
             continue;
         root->part = new_part(compile);
         root->part->point = point;
+        root->part->lender = compile->lender != NULL ? compile->lender
+                             : r > 0                 ? &compile->roots[0].part->model
+                                                     : NULL;
         root->part->options.dims = options->dims;
         root->part->options.shapes = options->shapes;
         root->part->options.consts = options->consts;

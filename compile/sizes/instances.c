@@ -272,6 +272,7 @@ enum ul_status ul_size_instance_compile(struct ul_size_instances *instances,
     ul_size_instance_init(instances->asked, instance->point, &other);
     other.earlier = compile;
     other.largest = &compile->graph;
+    other.lender = &compile->model;
     enum ul_status status = ul_compile_build_fixed(&other, compile->model.path);
     if (status != UL_OK)
         status = ul_diag_set(&compile->diag, other.diag.status, "%s (with %s)", other.diag.text,
