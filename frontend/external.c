@@ -116,6 +116,20 @@ static enum ul_status resolve(struct ul_model_builder *builder, const char *owne
     return UL_OK;
 }
 
+enum ul_status ul_model_map(const struct ul_frontend_options *options, struct ul_arena *arena,
+                            const char *path, struct ul_file *file, struct ul_diag *diag)
+{
+    const struct ul_onnx_model *lender = options != NULL ? options->lender : NULL;
+    for (uint32_t i = 0; lender != NULL && i < lender->file_count; i++) {
+        if (strcmp(lender->files[i].path, path) != 0)
+            continue;
+        *file = lender->files[i].file;
+        file->mapped = false; /* by this model */
+        return UL_OK;
+    }
+    return ul_file_map(file, arena, path, diag);
+}
+
 static enum ul_status map_once(struct ul_model_builder *builder, const char *path,
                                const struct ul_file **out)
 {

@@ -206,6 +206,10 @@ enum ul_status ul_tensor_decode(struct ul_model_builder *builder, const Onnx__Te
 enum ul_status ul_external_find(struct ul_model_builder *builder, const Onnx__TensorProto *proto,
                                 const char *owner, uint64_t wanted_bytes,
                                 const unsigned char **out) UL_MUST_CHECK;
+/* Maps a file of a model, unless options (or NULL) have one that lends it. */
+enum ul_status ul_model_map(const struct ul_frontend_options *options, struct ul_arena *arena,
+                            const char *path, struct ul_file *file,
+                            struct ul_diag *diag) UL_MUST_CHECK;
 
 /* tensor.c: checks and returns the type of a TensorProto. */
 enum ul_status ul_tensor_type(struct ul_model_builder *builder, const Onnx__TensorProto *proto,
@@ -215,10 +219,6 @@ enum ul_status ul_tensor_type(struct ul_model_builder *builder, const Onnx__Tens
  * external data: the path up to its last slash, NULL for standard input. */
 ProtobufCAllocator ul_proto_allocator(struct ul_arena *arena);
 const char *ul_model_directory(struct ul_arena *arena, const char *path);
-/* Maps a file of a model, unless options (or NULL) have one that lends it. */
-enum ul_status ul_model_map(const struct ul_frontend_options *options, struct ul_arena *arena,
-                            const char *path, struct ul_file *file,
-                            struct ul_diag *diag) UL_MUST_CHECK;
 /* Parses a TensorProto of `size_bytes` at `data` into the arena. `owner` names it in messages where
  * it has no name; `name` may be NULL. */
 enum ul_status ul_tensor_parse(struct ul_arena *arena, const unsigned char *data,

@@ -196,20 +196,6 @@ const char *ul_model_directory(struct ul_arena *arena, const char *path)
     return ul_arena_printf(arena, "%.*s", (int)(slash - path), path);
 }
 
-enum ul_status ul_model_map(const struct ul_frontend_options *options, struct ul_arena *arena,
-                            const char *path, struct ul_file *file, struct ul_diag *diag)
-{
-    const struct ul_onnx_model *lender = options != NULL ? options->lender : NULL;
-    for (uint32_t i = 0; lender != NULL && i < lender->file_count; i++) {
-        if (strcmp(lender->files[i].path, path) != 0)
-            continue;
-        *file = lender->files[i].file;
-        file->mapped = false; /* by this model */
-        return UL_OK;
-    }
-    return ul_file_map(file, arena, path, diag);
-}
-
 enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, const char *path,
                                 const struct ul_frontend_options *options,
                                 struct ul_onnx_model *model, struct ul_diag *diag)

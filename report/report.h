@@ -99,8 +99,9 @@ struct ul_report {
     const struct ul_report_step *steps;   /* by problem step */
     const struct ul_report_value *values; /* by problem value */
     const struct ul_report_alternative
-        *alternatives;             /* by alternative of a ladder; NULL: there is only one */
-    const uint32_t *model_regions; /* by model of facts.models: the region of its steps */
+        *alternatives; /* by alternative of a ladder; NULL: there is only one */
+    const uint32_t
+        *model_regions; /* by model of facts.models, or by piece: the region of its steps */
 };
 
 /* readers.c: the users of live ranges, found from the plan's positions. */

@@ -217,7 +217,7 @@ static uint32_t model_of(const struct ul_report *report, uint32_t region)
     uint32_t model = 0;
     while (report->model_regions[model] != region)
         model++;
-    UL_ASSERT(model < report->facts.model_count);
+    UL_ASSERT(model < report->facts.model_count + report->facts.piece_count);
     return model;
 }
 
@@ -246,32 +246,60 @@ static void add_weights(const struct ul_report *report, const uint64_t *readers,
     }
 }
 
-static void save_models(const struct ul_report *report, struct ul_arena *arena,
-                        struct ul_saved *saved)
+/* Where the largest live sum and the cost of a model, or of a piece, are to be put. */
+struct weighed {
+    uint64_t *peak_bytes, *cost;
+};
+
+/* Weighs each model or piece; notes the models that read each value where `readers` is no NULL. */
+static void weigh(const struct ul_report *report, struct ul_arena *arena,
+                  const struct ul_saved *saved, const struct weighed *weighed, uint64_t *readers)
 {
     uint64_t *curves[UL_SAVED_CURVES];
-    uint64_t *readers = UL_NEW_ARRAY(arena, uint64_t, report->problem->value_count);
-    if (saved->model_count == 0)
-        return;
-    UL_ASSERT(report->model_regions != NULL && saved->model_count <= 64);
-    saved->models = ul_arena_copy(arena, saved->models, saved->model_count * sizeof *saved->models);
+    UL_ASSERT(report->model_regions != NULL);
     ul_saved_curves(saved, arena, curves);
     for (uint32_t p = 0; p < saved->step_count; p++) {
         const struct ul_plan_position *at = &report->plan->positions[p];
         bool is_run = at->kind == UL_PLAN_RUN;
         const struct ul_plan_step *step = is_run ? &report->problem->steps[at->step] : NULL;
         uint32_t m = model_of(report, is_run ? step->region : at->region);
-        struct ul_saved_model *model = &saved->models[m];
-        uint64_t live_bytes = 0;
+        uint64_t live_bytes = 0, *peak_bytes = weighed[m].peak_bytes;
         for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
             live_bytes += curves[c][p];
-        model->peak_bytes = live_bytes > model->peak_bytes ? live_bytes : model->peak_bytes;
+        *peak_bytes = live_bytes > *peak_bytes ? live_bytes : *peak_bytes;
         if (!is_run)
             continue;
-        model->cost += at->substep == 0 ? step->alternatives[at->alternative].cost : 0;
-        mark_readers(report, p, (uint64_t)1 << m, readers);
+        *weighed[m].cost += at->substep == 0 ? step->alternatives[at->alternative].cost : 0;
+        if (readers != NULL)
+            mark_readers(report, p, (uint64_t)1 << m, readers);
     }
+}
+
+static void save_models(const struct ul_report *report, struct ul_arena *arena,
+                        struct ul_saved *saved)
+{
+    uint64_t *readers = UL_NEW_ARRAY(arena, uint64_t, report->problem->value_count);
+    struct weighed weighed[64];
+    if (saved->model_count == 0)
+        return;
+    UL_ASSERT(saved->model_count <= sizeof weighed / sizeof *weighed);
+    saved->models = ul_arena_copy(arena, saved->models, saved->model_count * sizeof *saved->models);
+    for (uint32_t m = 0; m < saved->model_count; m++)
+        weighed[m] = (struct weighed){&saved->models[m].peak_bytes, &saved->models[m].cost};
+    weigh(report, arena, saved, weighed, readers);
     add_weights(report, readers, saved);
+}
+
+static void save_pieces(const struct ul_report *report, struct ul_arena *arena,
+                        struct ul_saved *saved)
+{
+    struct weighed *weighed = UL_NEW_ARRAY(arena, struct weighed, saved->piece_count);
+    if (saved->piece_count == 0)
+        return;
+    saved->pieces = ul_arena_copy(arena, saved->pieces, saved->piece_count * sizeof *saved->pieces);
+    for (uint32_t p = 0; p < saved->piece_count; p++)
+        weighed[p] = (struct weighed){&saved->pieces[p].peak_bytes, &saved->pieces[p].cost};
+    weigh(report, arena, saved, weighed, NULL);
 }
 
 /* ---- Remedies ---- */
@@ -329,6 +357,7 @@ static void save(const struct ul_report *report, struct ul_arena *arena, struct 
     ul_report_save_ladder(report, arena, saved);
     save_tables(report, arena, saved);
     save_models(report, arena, saved);
+    save_pieces(report, arena, saved);
 }
 
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report)

@@ -897,8 +897,12 @@ static void put_bounds(struct summary *summary)
     if (profile == NULL)
         return;
     uint64_t shared_ns = saved->launches.shared_ns < saved->cost ? saved->launches.shared_ns : 0;
-    ul_text_printf(summary->text, "Predicted: %.4g ms a run on %s",
-                   (double)(saved->cost - shared_ns) * 1e-6, name_of(summary, profile));
+    ul_text_printf(summary->text, "Predicted: %.4g ms %s on %s",
+                   (double)(saved->cost - shared_ns) * 1e-6,
+                   saved->model_count > 0   ? "a run of each model"
+                   : saved->piece_count > 0 ? "a run of each piece"
+                                            : "a run",
+                   name_of(summary, profile));
     if (saved->has_launches)
         put_launches(summary);
     if (saved->step_cost > saved->cost)
@@ -1052,6 +1056,19 @@ static void put_models(struct summary *summary)
     }
 }
 
+/* A line for each piece of a range of sizes. */
+static void put_pieces(struct summary *summary)
+{
+    const struct ul_saved *saved = summary->saved;
+    for (uint32_t i = 0; i < saved->piece_count; i++) {
+        const struct ul_saved_piece *piece = &saved->pieces[i];
+        put_folded(summary,
+                   ul_arena_printf(summary->text->arena, "With %s: at most %s live, %.4g ms a run.",
+                                   name_of(summary, piece->sizes),
+                                   exact(summary, piece->peak_bytes), (double)piece->cost * 1e-6));
+    }
+}
+
 /* Says for which sizes the program is. */
 static void put_sizes(struct summary *summary)
 {
@@ -1061,11 +1078,14 @@ static void put_sizes(struct summary *summary)
         return;
     ul_text_init(&text, summary->text->arena);
     for (uint32_t s = 0; s < saved->size_count; s++) {
-        ul_text_printf(&text, "%s%s from %" PRIu64 " to %" PRIu64, s == 0 ? "" : ", ",
-                       name_of(summary, saved->sizes[s].name), saved->sizes[s].low,
-                       saved->sizes[s].high);
-        if (saved->sizes[s].step > 1)
-            ul_text_printf(&text, " by %" PRIu64, saved->sizes[s].step);
+        const struct ul_saved_size *size = &saved->sizes[s];
+        ul_text_printf(&text, "%s%s", s == 0 ? "" : ", ", name_of(summary, size->name));
+        for (uint32_t v = 0; v < size->values_count; v++)
+            ul_text_printf(&text, "%s%" PRIu32, v == 0 ? " of " : ", ", size->values[v]);
+        if (size->values_count == 0)
+            ul_text_printf(&text, " from %" PRIu64 " to %" PRIu64, size->low, size->high);
+        if (size->values_count == 0 && size->step > 1)
+            ul_text_printf(&text, " by %" PRIu64, size->step);
     }
     ul_text_put(&text, ": one program for all of them; bytes and time are those of the largest.");
     if (saved->least_reserved_bytes > 0)
@@ -1080,6 +1100,7 @@ static void put_notes(struct summary *summary)
     struct ul_text training;
     put_models(summary);
     put_sizes(summary);
+    put_pieces(summary);
     put_named(summary, "split", "In pieces, FIRST..LAST:AXIS:PIECES");
     put_named(summary, "inside", "Computed by what reads it in the backward pass");
     put_named(summary, "donate", "Overwritten where it lies, OUTPUT=INPUT");

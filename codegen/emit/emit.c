@@ -380,6 +380,7 @@ uint32_t ul_emit_model_count(const struct ul_emitter *emitter)
 
 uint32_t ul_emit_first_model(const struct ul_emitter *emitter)
 {
+    UL_ASSERT(ul_emit_model_count(emitter) > 0);
     return emitter->program->graph->root_count - ul_emit_model_count(emitter);
 }
 

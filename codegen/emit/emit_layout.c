@@ -56,6 +56,7 @@ static void put_point(struct ul_emitter *emitter)
 {
     const struct ul_program_sized *sized = emitter->program->sized;
     const struct ul_program_size *piece = sized->pieces[emitter->root];
+    UL_ASSERT(sized->size_count > 0);
     ul_text_put(emitter->text, "    const int64_t point = ");
     for (uint32_t s = 1; s < sized->size_count; s++)
         ul_text_put(emitter->text, "(");

@@ -59,6 +59,13 @@ static const struct row rows[] = {
      "return number < {m}.size_count ? {m}.sizes[number].high : 0;", ""},
     {OF_SIZED, "int64_t", "size_step", "uint32_t number",
      "return number < {m}.size_count ? {m}.sizes[number].step : 0;", ""},
+    {OF_SIZED, "uint32_t", "size_value_count", "uint32_t number",
+     "return number < {m}.size_count ? {m}.sizes[number].value_count : 0;",
+     "/* The values of one that has a set of them; a range has none. */\n"},
+    {OF_SIZED, "int64_t", "size_value", "uint32_t number, uint32_t value",
+     "return number < {m}.size_count && value < {m}.sizes[number].value_count\n"
+     "               ? {m}.sizes[number].values[value] : 0;",
+     ""},
 };
 
 /* For inputs, outputs and parameters, by number. */

@@ -12,6 +12,17 @@ static const struct ul_program_sized *sized_of(const struct ul_emitter *emitter)
 
 /* ---- model.h ---- */
 
+static void put_member(struct ul_text *text, const struct ul_program_size *size)
+{
+    ul_text_printf(text, "    int64_t %s; /* ", size->identifier);
+    for (uint32_t v = 0; v < size->value_count; v++)
+        ul_text_printf(text, "%s%" PRId64, v == 0 ? "" : ", ", size->values[v]);
+    if (size->value_count == 0)
+        ul_text_printf(text, "%" PRId64 " to %" PRId64 " by %" PRId64, size->low, size->high,
+                       size->step);
+    ul_text_put(text, " */\n");
+}
+
 void ul_emit_sizes_struct(struct ul_emitter *emitter)
 {
     const struct ul_program_sized *sized = sized_of(emitter);
@@ -25,9 +36,7 @@ void ul_emit_sizes_struct(struct ul_emitter *emitter)
         "struct %s_sizes {\n",
         ul_emit_root_prefix(emitter));
     for (uint32_t s = 0; s < sized->size_count; s++)
-        ul_text_printf(text, "    int64_t %s; /* %" PRId64 " to %" PRId64 " by %" PRId64 " */\n",
-                       sized->sizes[s].identifier, sized->sizes[s].low, sized->sizes[s].high,
-                       sized->sizes[s].step);
+        put_member(text, &sized->sizes[s]);
     ul_text_put(text, "};\n\n");
     if (ul_emit_layout(emitter) != NULL)
         ul_text_printf(text,
@@ -103,12 +112,24 @@ static void put_size_table(struct ul_emitter *emitter, const char *name,
                            const struct ul_program_size *sizes)
 {
     struct ul_text *text = emitter->text;
+    for (uint32_t s = 0; s < sized_of(emitter)->size_count; s++) {
+        if (sizes[s].value_count == 0)
+            continue;
+        ul_text_printf(text, "static const int64_t size_values_%u[] = {", s);
+        for (uint32_t v = 0; v < sizes[s].value_count; v++)
+            ul_text_printf(text, "%s%" PRId64, v == 0 ? "" : ", ", sizes[s].values[v]);
+        ul_text_put(text, "};\n");
+    }
     ul_text_printf(text, "static const struct ul_size %s[] = {\n", name);
     for (uint32_t s = 0; s < sized_of(emitter)->size_count; s++) {
         ul_text_put(text, "    {");
         ul_emit_string(text, sizes[s].name);
-        ul_text_printf(text, ", %" PRId64 ", %" PRId64 ", %" PRId64 "},\n", sizes[s].low,
-                       sizes[s].high, sizes[s].step);
+        ul_text_printf(text, ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %u, ", sizes[s].low,
+                       sizes[s].high, sizes[s].step, sizes[s].value_count);
+        if (sizes[s].value_count > 0)
+            ul_text_printf(text, "size_values_%u},\n", s);
+        else
+            ul_text_put(text, "NULL},\n");
     }
     ul_text_put(text, "};\n");
 }

@@ -16,12 +16,25 @@
 #include "planner/pack/stacking.h"
 
 /* A size that varies between `low` and `high`, by multiples of `step`, which divides what is
- * between them. */
+ * between them; or has some values. */
 struct ul_program_size {
     const char *name;       /* as the model or an option has it; untrusted */
     const char *identifier; /* of C, unique among the sizes */
     int64_t low, high, step;
+    uint32_t value_count;  /* of a set, which has pieces of one value; 0: it is a range */
+    const int64_t *values; /* ascending */
 };
+
+/* How many values a size may have, and the one with a number, counted from the smallest on. */
+static inline uint64_t ul_program_size_count(const struct ul_program_size *size)
+{
+    return size->value_count > 0 ? size->value_count
+                                 : (uint64_t)((size->high - size->low) / size->step) + 1;
+}
+static inline int64_t ul_program_size_value(const struct ul_program_size *size, uint64_t number)
+{
+    return size->value_count > 0 ? size->values[number] : size->low + (int64_t)number * size->step;
+}
 
 /* Offsets that follow from sizes. */
 struct ul_program_layout {

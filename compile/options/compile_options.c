@@ -140,6 +140,14 @@ bool ul_compile_has_ranges(const struct ul_compile_options *options)
     return has_range(&options->dims) || has_range(&options->shapes);
 }
 
+bool ul_compile_has_sets(const struct ul_compile_options *options)
+{
+    for (uint32_t i = 0; i < options->dims.count; i++)
+        if (options->dims.items[i].value_count > 0)
+            return true;
+    return false;
+}
+
 /* One file is as fast as another. */
 static bool offload_agrees(const char *said, const char *planned)
 {

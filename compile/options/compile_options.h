@@ -53,5 +53,7 @@ unsigned ul_compile_word(const char *option, const char *said);
 bool ul_compile_offloads(const struct ul_compile_options *options);
 /* Whether some size may vary within a range. */
 bool ul_compile_has_ranges(const struct ul_compile_options *options);
+/* Whether a size is any of a set. */
+bool ul_compile_has_sets(const struct ul_compile_options *options);
 
 #endif

@@ -367,6 +367,24 @@ static bool read_range(const char **at, struct ul_named_size *item)
     return item->spans[d] % step == 0 && (**at == ',' || **at == '\0');
 }
 
+/* Reads ascending sizes with commas between, such as "1,2,4". */
+static bool read_set(struct ul_arena *arena, const char *at, struct ul_named_size *item)
+{
+    int64_t *values = UL_NEW_ARRAY(arena, int64_t, strlen(at));
+    uint32_t count = 0;
+    do {
+        at += count > 0;
+        if (!read_dim(&at, &values[count]) || (count > 0 && values[count] <= values[count - 1]))
+            return false;
+        count++;
+    } while (*at == ',');
+    item->rank = 1;
+    item->dims[0] = values[count - 1];
+    item->values = values;
+    item->value_count = count;
+    return *at == '\0';
+}
+
 static enum ul_status read_sizes(const struct reading *reading)
 {
     const struct ul_option *row = reading->row;
@@ -374,7 +392,10 @@ static enum ul_status read_sizes(const struct reading *reading)
     struct ul_pair pair = {.name = NULL};
     UL_TRY(split_pair(reading, &pair));
     item.name = pair.name;
-    for (const char *at = pair.value; *at != '\0';) {
+    bool is_set = row->max == 1 && strchr(pair.value, ',') != NULL;
+    if (is_set && !read_set(reading->options->arena, pair.value, &item))
+        return refuse_near(reading, "; a set of sizes is ascending, as in 1,2,4");
+    for (const char *at = pair.value; !is_set && *at != '\0';) {
         if (item.rank == row->max || !read_range(&at, &item))
             return refuse_near(reading,
                                strstr(pair.value, "..") == NULL
@@ -526,6 +547,8 @@ static const char *sizes_text(const struct ul_options *options, const struct ul_
     struct ul_text text;
     ul_text_init(&text, options->arena);
     ul_text_printf(&text, "%s=", item->name);
+    for (uint32_t i = 0; i + 1 < item->value_count; i++)
+        ul_text_printf(&text, "%lld,", (long long)item->values[i]);
     for (uint32_t d = 0; d < item->rank; d++) {
         ul_text_put(&text, d == 0 ? "" : ",");
         if (item->spans[d] > 0)

@@ -138,12 +138,14 @@ struct ul_pairs {
 };
 
 /* Sizes by a name: the largest that each may have; and in a range, its distance from the smallest,
- * and the distance between two, a divisor of that. */
+ * and the distance between two, a divisor of that. A set has one size. */
 struct ul_named_size {
     const char *name;
     uint32_t rank;
     int64_t dims[UL_LIMIT_RANK];
     int64_t spans[UL_LIMIT_RANK], steps[UL_LIMIT_RANK]; /* 0: there is one */
+    uint32_t value_count;                               /* 0: it is no set */
+    const int64_t *values;                              /* ascending */
 };
 
 struct ul_named_sizes {

@@ -70,6 +70,12 @@ static void add(struct list *list, const char *name, const struct ul_named_size 
                                                         .low = from->dims[d] - from->spans[d],
                                                         .high = from->dims[d],
                                                         .step = from->steps[d]};
+    if (from->value_count > 0) {
+        list->items[list->count].low = from->values[0];
+        list->items[list->count].step = 1;
+        list->items[list->count].value_count = from->value_count;
+        list->items[list->count].values = from->values;
+    }
     list->count++;
 }
 
@@ -78,7 +84,7 @@ static void add_all(struct list *list, const struct ul_named_sizes *named, bool 
     for (uint32_t i = 0; i < named->count; i++) {
         const struct ul_named_size *item = &named->items[i];
         for (uint32_t d = 0; d < item->rank; d++)
-            if (item->spans[d] > 0)
+            if (item->spans[d] > 0 || item->value_count > 0)
                 add(list,
                     has_axes ? ul_arena_printf(list->arena, "%s_%u", item->name, d) : item->name,
                     item, d);
@@ -102,9 +108,9 @@ static void set_all(struct ul_arena *arena, struct ul_named_sizes *named, const 
     named->capacity = named->count;
     for (uint32_t i = 0; i < named->count; i++)
         for (uint32_t d = 0; d < named->items[i].rank; d++) {
-            if (named->items[i].spans[d] > 0)
+            if (named->items[i].spans[d] > 0 || named->items[i].value_count > 0)
                 named->items[i].dims[d] = *(*point)++;
-            named->items[i].spans[d] = named->items[i].steps[d] = 0;
+            named->items[i].spans[d] = named->items[i].steps[d] = named->items[i].value_count = 0;
         }
 }
 

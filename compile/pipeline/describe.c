@@ -373,11 +373,36 @@ static void describe_sizes(struct ul_compile *compile)
         sized != NULL && sized->layout != NULL ? sized->layout->least_bytes : 0;
     facts->size_count = sized != NULL ? sized->size_count : 0;
     facts->sizes = UL_NEW_ARRAY(&compile->keep, struct ul_saved_size, facts->size_count);
-    for (uint32_t s = 0; s < facts->size_count; s++)
-        facts->sizes[s] = (struct ul_saved_size){.name = sized->sizes[s].name,
-                                                 .low = (uint64_t)sized->sizes[s].low,
-                                                 .high = (uint64_t)sized->sizes[s].high,
-                                                 .step = (uint64_t)sized->sizes[s].step};
+    for (uint32_t s = 0; s < facts->size_count; s++) {
+        const struct ul_program_size *size = &sized->sizes[s];
+        uint32_t *values = UL_NEW_ARRAY(&compile->keep, uint32_t, size->value_count);
+        for (uint32_t v = 0; v < size->value_count; v++)
+            values[v] = (uint32_t)size->values[v];
+        facts->sizes[s] = (struct ul_saved_size){.name = size->name,
+                                                 .low = (uint64_t)size->low,
+                                                 .high = (uint64_t)size->high,
+                                                 .step = (uint64_t)size->step,
+                                                 .values = size->value_count > 0 ? values : NULL,
+                                                 .values_count = size->value_count};
+    }
+}
+
+/* The pieces of a range of sizes, where there are several. */
+static void describe_pieces(struct ul_compile *compile)
+{
+    const struct ul_program_sized *sized = compile->program->sized;
+    struct ul_saved *facts = &compile->report.facts;
+    facts->piece_count = sized != NULL && compile->root_count > 0 ? compile->root_count : 0;
+    facts->has_pieces = facts->piece_count > 0;
+    facts->pieces = UL_NEW_ARRAY(&compile->keep, struct ul_saved_piece, facts->piece_count);
+    for (uint32_t p = 0; p < facts->piece_count; p++) {
+        struct ul_text text;
+        ul_text_init(&text, &compile->keep);
+        for (uint32_t s = 0; s < sized->size_count; s++)
+            ul_text_printf(&text, "%s%s = %lld", s == 0 ? "" : ", ", sized->sizes[s].name,
+                           (long long)sized->pieces[p][s].high);
+        facts->pieces[p].sizes = text.data;
+    }
 }
 
 void ul_compile_describe(struct ul_compile *compile)
@@ -410,6 +435,7 @@ void ul_compile_describe(struct ul_compile *compile)
     describe_floats(compile);
     describe_models(compile);
     describe_sizes(compile);
+    describe_pieces(compile);
     describe_options(compile);
     describe_training(compile);
     facts->step_cost = step_cost(compile);

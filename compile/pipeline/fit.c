@@ -115,7 +115,9 @@ static uint64_t count_points(const struct ul_named_sizes *named, uint64_t count)
 {
     for (uint32_t i = 0; i < named->count; i++)
         for (uint32_t d = 0; d < named->items[i].rank; d++)
-            if (named->items[i].spans[d] > 0)
+            if (named->items[i].value_count > 0)
+                count = ul_size_mul_saturating(count, named->items[i].value_count);
+            else if (named->items[i].spans[d] > 0)
                 count = ul_size_mul_saturating(
                     count, (uint64_t)(named->items[i].spans[d] / named->items[i].steps[d]) + 1);
     return count;
@@ -138,7 +140,8 @@ enum ul_status ul_compile_check_ranges(struct ul_compile *compile, bool is_share
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--offsets sizes: no size varies; give one a range, as in --dim N=1..8, "
                            "or leave it out");
-    if (!ul_compile_has_ranges(&compile->options))
+    bool has_ranges = ul_compile_has_ranges(&compile->options);
+    if (!has_ranges && !ul_compile_has_sets(&compile->options))
         return UL_OK;
     const struct ul_target *target = ul_target_find(compile->options.target);
     if (target->traits.memory_is_separate)
@@ -156,7 +159,7 @@ enum ul_status ul_compile_check_ranges(struct ul_compile *compile, bool is_share
     const char *with = is_shared ? "--shared" : range_misfit(compile);
     return with == NULL ? UL_OK
                         : ul_diag_set(&compile->diag, UL_USAGE,
-                                      "a range of sizes cannot be combined with %s: give each size "
+                                      "a %s of sizes cannot be combined with %s: give each size "
                                       "one value",
-                                      with);
+                                      has_ranges ? "range" : "set", with);
 }

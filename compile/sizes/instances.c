@@ -299,16 +299,11 @@ static enum ul_status suggest(struct ul_size_instances *instances, int64_t value
     return status;
 }
 
-static uint64_t value_count(const struct ul_program_size *size)
-{
-    return (uint64_t)((size->high - size->low) / size->step) + 1;
-}
-
-static void list_points(struct ul_size_instances *instances)
+void ul_size_list_points(struct ul_size_instances *instances)
 {
     uint64_t count = 1;
     for (uint32_t s = 0; s < instances->size_count; s++)
-        count = ul_size_mul_saturating(count, value_count(&instances->sizes[s]));
+        count = ul_size_mul_saturating(count, ul_program_size_count(&instances->sizes[s]));
     UL_ASSERT(count <= UL_LIMIT_SIZE_POINTS);
     instances->count = (uint32_t)count;
     instances->items = UL_NEW_ARRAY(instances->arena, struct ul_size_instance, count);
@@ -317,8 +312,8 @@ static void list_points(struct ul_size_instances *instances)
         uint64_t rest = i;
         for (uint32_t s = instances->size_count; s-- > 0;) {
             const struct ul_program_size *size = &instances->sizes[s];
-            point[s] = size->low + (int64_t)(rest % value_count(size)) * size->step;
-            rest /= value_count(size);
+            point[s] = ul_program_size_value(size, rest % ul_program_size_count(size));
+            rest /= ul_program_size_count(size);
         }
         instances->items[i].point = point;
     }
@@ -334,7 +329,6 @@ enum ul_status ul_size_instances_begin(struct ul_size_instances *instances)
 
 enum ul_status ul_size_instances_find(struct ul_size_instances *instances)
 {
-    list_points(instances);
     UL_TRY(ul_size_instances_begin(instances));
     for (uint32_t i = instances->count - 1; i-- > 0;) {
         char doing[96];

@@ -114,44 +114,75 @@ static enum ul_status find_in(const struct finder *finder, const struct ul_progr
 
 /* ---- all ---- */
 
-static struct ul_program_size *add(struct finder *finder, const struct ul_program_size *sizes)
+static void add(struct finder *finder, const struct ul_program_size *sizes)
 {
     struct ul_size_pieces *pieces = finder->pieces;
-    struct ul_arena *keep = &finder->compile->keep;
-    struct ul_program_size *own = ul_arena_copy(keep, sizes, pieces->size_count * sizeof *sizes);
-    UL_GROW(keep, pieces->items, pieces->count, finder->capacity);
-    pieces->items[pieces->count++] = own;
-    return own;
+    UL_GROW(&finder->compile->keep, pieces->items, pieces->count, finder->capacity);
+    pieces->items[pieces->count++] = sizes;
 }
 
-/* Adds the pieces of a part of the range, smaller sizes first. */
-static enum ul_status find_all(struct finder *finder, const struct ul_program_size *sizes)
+/* Parts of the range that are to be looked at, the next one last. */
+struct parts {
+    struct ul_program_size **items;
+    uint32_t count;
+};
+
+static enum ul_status refuse(struct finder *finder, const char *why)
 {
-    uint32_t size_count = finder->pieces->size_count;
-    struct ul_program_size **parts =
-        UL_NEW_ARRAY(&finder->compile->keep, struct ul_program_size *, MAX_PIECES + 1);
-    uint32_t part_count = 0;
-    parts[part_count++] = ul_arena_copy(&finder->compile->keep, sizes, size_count * sizeof *sizes);
-    while (part_count > 0) {
-        struct ul_program_size *part = parts[part_count - 1];
-        uint32_t size;
-        int64_t cut;
-        UL_TRY(find_in(finder, part, &size, &cut));
+    return ul_diag_set(&finder->compile->diag, UL_UNSUPPORTED,
+                       "%s than %d parts: give smaller ranges or sets", why, MAX_PIECES);
+}
+
+static struct ul_program_size *copy(struct finder *finder, const struct ul_program_size *sizes)
+{
+    return ul_arena_copy(&finder->compile->keep, sizes, finder->pieces->size_count * sizeof *sizes);
+}
+
+/* Begins with a part for each combination of what sets have. */
+static enum ul_status begin(struct finder *finder, const struct ul_program_size *sizes,
+                            struct parts *parts)
+{
+    uint64_t count = 1;
+    for (uint32_t s = 0; s < finder->pieces->size_count; s++)
+        count = ul_size_mul_saturating(count, sizes[s].value_count > 0 ? sizes[s].value_count : 1);
+    if (count > MAX_PIECES)
+        return refuse(finder, "sets of sizes have more combinations");
+    for (uint64_t i = count; i-- > 0;) {
+        struct ul_program_size *part = copy(finder, sizes);
+        uint64_t rest = i;
+        for (uint32_t s = finder->pieces->size_count; s-- > 0;) {
+            if (sizes[s].value_count == 0)
+                continue;
+            part[s].low = part[s].high = sizes[s].values[rest % sizes[s].value_count];
+            part[s].value_count = 0;
+            part[s].values = NULL;
+            rest /= sizes[s].value_count;
+        }
+        parts->items[parts->count++] = part;
+    }
+    return UL_OK;
+}
+
+/* Adds the pieces, smaller sizes first. */
+static enum ul_status find_all(struct finder *finder, struct parts *parts)
+{
+    while (parts->count > 0) {
+        struct ul_program_size *part = parts->items[parts->count - 1];
+        uint32_t size = UL_NONE;
+        int64_t cut = 0;
+        if (ul_compile_has_ranges(&finder->compile->options))
+            UL_TRY(find_in(finder, part, &size, &cut));
         if (size == UL_NONE) {
-            (void)add(finder, part);
-            part_count--;
+            add(finder, part);
+            parts->count--;
             continue;
         }
-        if (finder->pieces->count + part_count == MAX_PIECES)
-            return ul_diag_set(&finder->compile->diag, UL_UNSUPPORTED,
-                               "the program has other steps at more than %d parts of the range of "
-                               "sizes: give smaller ranges",
-                               MAX_PIECES);
-        struct ul_program_size *below =
-            ul_arena_copy(&finder->compile->keep, part, size_count * sizeof *part);
+        if (finder->pieces->count + parts->count == MAX_PIECES)
+            return refuse(finder, "programs of the range have other steps in more");
+        struct ul_program_size *below = copy(finder, part);
         below[size].high = cut - below[size].step;
         part[size].low = cut;
-        parts[part_count++] = below;
+        parts->items[parts->count++] = below;
     }
     return UL_OK;
 }
@@ -167,10 +198,14 @@ static enum ul_status find_pieces(struct ul_compile *compile, const char *path)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "the model is read once for each size of a range: give a file");
     finder.pieces = found;
+    struct parts parts = {
+        .items = UL_NEW_ARRAY(&compile->keep, struct ul_program_size *, MAX_PIECES + 1)};
     if (compile->options.stop_after != NULL)
-        (void)add(&finder, sizes);
-    else
-        UL_TRY(find_all(&finder, sizes));
+        add(&finder, sizes);
+    else {
+        UL_TRY(begin(&finder, sizes, &parts));
+        UL_TRY(find_all(&finder, &parts));
+    }
     UL_ASSERT(found->count > 0);
     compile->pieces = found;
     return UL_OK;
@@ -178,7 +213,9 @@ static enum ul_status find_pieces(struct ul_compile *compile, const char *path)
 
 enum ul_status ul_compile_find_pieces(struct ul_compile *compile, const char *path)
 {
-    if (compile->pieces != NULL || !ul_compile_has_ranges(&compile->options))
+    const struct ul_compile_options *options = &compile->options;
+    if (compile->pieces != NULL ||
+        (!ul_compile_has_ranges(options) && !ul_compile_has_sets(options)))
         return UL_OK;
     compile->pieces = compile->earlier != NULL ? compile->earlier->pieces : NULL;
     if (compile->pieces != NULL)

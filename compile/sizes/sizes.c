@@ -27,7 +27,30 @@ enum ul_status ul_compile_find_sizes(struct ul_compile *compile,
     if (found.size_count == 0)
         return UL_OK;
     *instances = ul_arena_copy(&compile->keep, &found, sizeof found);
-    return named(compile, ul_size_instances_find(*instances));
+    ul_size_list_points(*instances);
+    return ul_compile_has_ranges(&compile->options)
+               ? named(compile, ul_size_instances_find(*instances))
+               : UL_OK;
+}
+
+/* The program of sets: each root has one point, and no number of it follows from sizes. */
+static void fix(struct ul_compile *compile, const struct ul_size_instances *instances)
+{
+    struct ul_arena *keep = &compile->keep;
+    const struct ul_graph *graph = compile->program->graph;
+    struct ul_program_sized *sized = UL_NEW(keep, struct ul_program_sized);
+    *sized = (struct ul_program_sized){
+        .size_count = instances->size_count,
+        .sizes = instances->sizes,
+        .pieces = compile->pieces->items,
+        .numbers = UL_NEW_ARRAY(keep, const struct ul_formula *const *, graph->value_count),
+        .offsets = UL_NEW_ARRAY(keep, const struct ul_formula *, graph->value_count)};
+    const struct ul_formula **none =
+        UL_NEW_ARRAY(keep, const struct ul_formula *, 2 * UL_LIMIT_RANK);
+    for (ul_value_id v = 0; v < graph->value_count; v++)
+        sized->numbers[v] = none;
+    sized->input_sizes = ul_size_find_inputs(keep, graph, sized, instances);
+    compile->program->sized = sized;
 }
 
 enum ul_status ul_compile_unify_sizes(struct ul_compile *compile,
@@ -37,5 +60,8 @@ enum ul_status ul_compile_unify_sizes(struct ul_compile *compile,
         return UL_OK;
     /* what was settled for the largest sizes is no size of the program's */
     compile->options.dims.count = compile->said_dim_count;
-    return named(compile, ul_size_unify(instances, &compile->program));
+    if (ul_compile_has_ranges(&compile->options))
+        return named(compile, ul_size_unify(instances, &compile->program));
+    fix(compile, instances);
+    return UL_OK;
 }

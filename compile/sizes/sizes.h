@@ -56,10 +56,17 @@ enum ul_status ul_size_instances_begin(struct ul_size_instances *instances) UL_M
 /* Compiles the model at the instance's point; where it has other steps, `differs` says so. */
 enum ul_status ul_size_instance_compile(struct ul_size_instances *instances,
                                         struct ul_size_instance *instance) UL_MUST_CHECK;
+/* Lists all points of the range. */
+void ul_size_list_points(struct ul_size_instances *instances);
 /* Compiles the model with all sizes. The problem of the compile becomes one whose
  * plans hold for every size: it has the most scratch, and takes bytes over only where all do.
  * UL_UNSUPPORTED: a size has other steps. */
 enum ul_status ul_size_instances_find(struct ul_size_instances *instances) UL_MUST_CHECK;
+
+/* inputs.c: the size that each dimension of each input is at all instances, or UL_NONE. */
+const uint32_t *ul_size_find_inputs(struct ul_arena *arena, const struct ul_graph *graph,
+                                    const struct ul_program_sized *sized,
+                                    const struct ul_size_instances *instances);
 
 /* unify.c: the program for the range, as far as the compile's plan runs it. */
 enum ul_status ul_size_unify(struct ul_size_instances *instances,

@@ -524,48 +524,6 @@ static enum ul_status check_state(const struct unifier *unifier)
     return UL_OK;
 }
 
-/* Whether a dimension of an input is a size in all pieces. */
-static bool is_size(const struct unifier *unifier, uint32_t input, uint32_t dim, uint32_t size)
-{
-    const struct ul_size_instances *instances = unifier->instances;
-    const struct ul_graph *graph = unifier->program->graph;
-    for (uint32_t r = 0; r < graph->root_count; r++) {
-        ul_value_id id = graph->blocks[r].inputs[input];
-        const struct ul_formula *formula = unifier->sized->numbers[id][dim];
-        const struct set *set = &unifier->sets[r];
-        for (uint32_t i = 0; i < set->count; i++) {
-            const int64_t *point = instances->items[set->members[i]].point;
-            int64_t value = graph->values[id].type.dims[dim];
-            if (formula != NULL && !ul_formula_eval(formula, point, &value))
-                return false;
-            if (value != point[size])
-                return false;
-        }
-    }
-    return true;
-}
-
-/* Finds the sizes that dimensions of inputs are at every point, whichever piece has it. */
-static void find_input_sizes(struct unifier *unifier)
-{
-    const struct ul_size_instances *instances = unifier->instances;
-    const struct ul_graph *graph = unifier->program->graph;
-    uint32_t *found = NULL, count = 0, capacity = 0;
-    for (uint32_t k = 0; k < graph->blocks[0].input_count; k++) {
-        uint32_t rank = graph->values[graph->blocks[0].inputs[k]].type.rank;
-        for (uint32_t d = 0; d < rank; d++) {
-            UL_GROW(unifier->arena, found, count, capacity);
-            found[count] = 0;
-            while (found[count] < instances->size_count && !is_size(unifier, k, d, found[count]))
-                found[count]++;
-            if (found[count] == instances->size_count)
-                found[count] = UL_NONE;
-            count++;
-        }
-    }
-    unifier->sized->input_sizes = found;
-}
-
 enum ul_status ul_size_unify(struct ul_size_instances *instances, struct ul_program **program)
 {
     struct ul_compile *compile = instances->compile;
@@ -594,7 +552,8 @@ enum ul_status ul_size_unify(struct ul_size_instances *instances, struct ul_prog
     UL_ASSERT(walk.number_count == instances->number_count);
     UL_TRY(check_state(&unifier));
     UL_TRY(make_kernels(&unifier));
-    find_input_sizes(&unifier);
+    unifier.sized->input_sizes =
+        ul_size_find_inputs(keep, compile->program->graph, unifier.sized, instances);
     if (compile->options.offsets == UL_OFFSETS_SIZES) {
         struct ul_program_layout *layout;
         struct ul_fit **fits = UL_NEW_ARRAY(keep, struct ul_fit *, unifier.set_count);

@@ -54,6 +54,7 @@ class Facts(Needed):
     micro_batches: dict
     models: list
     sizes: list
+    pieces: list
     least_reserved_bytes: int
     training: dict
     step_cost: int

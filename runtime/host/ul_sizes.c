@@ -25,6 +25,19 @@ static void describe(struct ul_sizes *sizes)
     ul_model_at(sizes->largest, sizes->sizes, sizes->tensors, sizes->numbers, NULL, &sizes->at);
 }
 
+/* The values of a size: "1 to 8 by 1", or "1, 2, 4". */
+static const char *range_text(char text[UL_SHOWN_BYTES], const struct ul_size *size)
+{
+    size_t used = 0;
+    if (size->value_count == 0)
+        snprintf(text, UL_SHOWN_BYTES, "%" PRId64 " to %" PRId64 " by %" PRId64, size->low,
+                 size->high, size->step);
+    for (uint32_t v = 0; v < size->value_count && used < UL_SHOWN_BYTES; v++)
+        used += (size_t)snprintf(text + used, UL_SHOWN_BYTES - used, "%s%" PRId64,
+                                 v == 0 ? "" : ", ", size->values[v]);
+    return text;
+}
+
 /* `where`: the file, or the option; it need not last. */
 static int say(const struct ul_session *s, uint32_t number, int64_t value, const char *where,
                const char *sayer)
@@ -32,13 +45,12 @@ static int say(const struct ul_session *s, uint32_t number, int64_t value, const
     struct ul_sizes *sizes = s->sizes;
     const struct ul_size *size = &sizes->largest->sizes[number];
     char shown[UL_SHOWN_BYTES], name[UL_SHOWN_BYTES], other[UL_SHOWN_BYTES];
+    char range[UL_SHOWN_BYTES];
     ul_shown(shown, where);
     ul_shown(name, size->name);
     if (!ul_size_has(size, value))
-        return ul_error(s, UL_EXIT_INVALID,
-                        "%s: size %s is %" PRId64 ", and the program is for %" PRId64 " to %" PRId64
-                        " by %" PRId64,
-                        shown, name, value, size->low, size->high, size->step);
+        return ul_error(s, UL_EXIT_INVALID, "%s: size %s is %" PRId64 ", and the program is for %s",
+                        shown, name, value, range_text(range, size));
     if (sizes->sayers[number] != NULL && sizes->sizes[number] != value)
         return ul_error(s, UL_EXIT_INVALID, "%s: size %s is %" PRId64 ", but %" PRId64 " by %s",
                         shown, name, value, sizes->sizes[number],

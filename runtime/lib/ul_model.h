@@ -488,10 +488,13 @@ struct ul_bank {
     uint64_t capacity_bytes;
 };
 
-/* A size that varies from run to run: from low to high by multiples of step. */
+/* A size that varies from run to run: from low to high by multiples of step; or one of some values,
+   which ascend from low to high. */
 struct ul_size {
     const char *name;
     int64_t low, high, step;
+    uint32_t value_count; /* 0: it has any value of the range */
+    const int64_t *values;
 };
 /* The number of a size that a dimension does not have. */
 #define UL_SIZE_NONE UINT32_MAX

@@ -406,7 +406,12 @@ static inline int ul_run_is_set_up(const struct ul_model *model, const unsigned 
 
 static inline int ul_size_has(const struct ul_size *size, int64_t value)
 {
-    return value >= size->low && value <= size->high && (value - size->low) % size->step == 0;
+    uint32_t v = 0;
+    while (v < size->value_count && size->values[v] != value)
+        v++;
+    return size->value_count != 0
+               ? v < size->value_count
+               : value >= size->low && value <= size->high && (value - size->low) % size->step == 0;
 }
 
 /* Whether each size is in its range. */

@@ -150,7 +150,9 @@ int main(void)
     check_refusal("conv", "fast", "expected best, direct or winograd");
     check_refusal("conv", "\033[2J", "--conv \"\\x");
     check_refusal("dim", "N", "expected NAME=N");
-    check_refusal("dim", "N=1,2", "expected NAME=N");
+    check_refusal("dim", "N=2,1", "a set of sizes is ascending");
+    check_refusal("dim", "N=1,2,", "expected NAME=N");
+    check_refusal("dim", "N=1,2..4", "expected NAME=N");
     check_refusal("dim", "N=1..", "expected NAME=N");
     check_refusal("dim", "N=..4", "expected NAME=N");
     check_refusal("dim", "N=4..1", "expected NAME=N");

@@ -289,7 +289,7 @@ MAKERS = {
     "folded": make_folded,
     "branches": make_branches,
 }
-REFUSED = ((make_folded, "600..640", "at more than 16 parts of the range"),)
+REFUSED = ((make_folded, "600..640", "more than 16 parts"),)
 if args.make in MAKERS:
     args.model = os.path.join(folder, args.make + ".onnx")
     MAKERS[args.make](args.model)
