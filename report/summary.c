@@ -1087,7 +1087,8 @@ static void put_sizes(struct summary *summary)
         if (size->values_count == 0 && size->step > 1)
             ul_text_printf(&text, " by %" PRIu64, size->step);
     }
-    ul_text_put(&text, ": one program for all of them; bytes and time are those of the largest.");
+    ul_text_printf(&text, ": one program for all of them; bytes %sare those of the largest.",
+                   saved->piece_count > 0 ? "" : "and time ");
     if (saved->least_reserved_bytes > 0)
         ul_text_printf(&text, " The smallest buffer that serves a size has %s.",
                        exact(summary, saved->least_reserved_bytes));

@@ -328,7 +328,7 @@ static void put_run_text(struct ul_emitter *emitter)
             text,
             "/* One run. A NULL input is already in its place in the arena, a NULL output "
             "stays there\n * (%s.inputs[i].offset_bytes). ",
-            ul_emit_root_model(emitter));
+            ul_emit_run_model(emitter));
     ul_text_printf(
         text,
         "%s;\n"
@@ -525,9 +525,10 @@ static void put_makefile(struct ul_emitter *emitter)
 
 /* ---- Hooks of the emitter ---- */
 
-static void put_entry(struct ul_emitter *emitter, const char *model, uint32_t entry, const char *to)
+static void put_entry(struct ul_emitter *emitter, const char *model, const char *entry,
+                      const char *to)
 {
-    ul_text_printf(emitter->text, "ul_run_entry(&%s, %u, arena, 0, from, %s, NULL, NULL, failure)",
+    ul_text_printf(emitter->text, "ul_run_entry(&%s, %s, arena, 0, from, %s, NULL, NULL, failure)",
                    model, entry, to);
 }
 

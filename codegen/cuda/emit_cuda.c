@@ -402,6 +402,7 @@ static void put_open(struct ul_emitter *emitter)
 static void put_run_text(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
+    ul_emit_sizes_struct(emitter);
     ul_text_put(text,
                 "/* One run, complete when it returns; `inputs` and `outputs` are memory of ");
     if (emitter->program->options.io_caller)
@@ -425,14 +426,15 @@ static void put_run_text(struct ul_emitter *emitter)
                        " * the device. A NULL input is already in its place in the arena, a NULL "
                        "output stays\n"
                        " * there (%s.inputs[i].offset_bytes).\n",
-                       ul_emit_root_model(emitter));
+                       ul_emit_run_model(emitter));
     ul_text_printf(
         text,
         " * Allocates nothing; a context is used by one thread at a time, any number of contexts\n"
         " * may run on arenas of their own. */\n"
-        "int %s_run(struct ul_context *context, const void *const *inputs, void *const *outputs,\n"
-        "    struct ul_failure *failure);\n\n%s%s",
-        ul_emit_root_prefix(emitter), ul_emit_set_up_text(emitter), ul_emit_training_text(emitter));
+        "int %s_run(struct ul_context *context, %sconst void *const *inputs,\n"
+        "    void *const *outputs, struct ul_failure *failure);\n\n%s%s",
+        ul_emit_root_prefix(emitter), ul_emit_sizes_parameter(emitter),
+        ul_emit_set_up_text(emitter), ul_emit_training_text(emitter));
 }
 
 static void put_model_h(struct ul_emitter *emitter)
@@ -545,9 +547,10 @@ static void put_makefile(struct ul_emitter *emitter)
 
 /* ---- Hooks of the emitter ---- */
 
-static void put_entry(struct ul_emitter *emitter, const char *model, uint32_t entry, const char *to)
+static void put_entry(struct ul_emitter *emitter, const char *model, const char *entry,
+                      const char *to)
 {
-    ul_text_printf(emitter->text, "ul_device_run(&%s, context, %u, from, %s, failure)", model,
+    ul_text_printf(emitter->text, "ul_device_run(&%s, context, %s, from, %s, failure)", model,
                    entry, to);
 }
 

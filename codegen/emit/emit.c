@@ -395,6 +395,12 @@ const char *ul_emit_root_model(const struct ul_emitter *emitter)
     return ul_arena_printf(emitter->arena, "%s_model", ul_emit_root_prefix(emitter));
 }
 
+const char *ul_emit_run_model(const struct ul_emitter *emitter)
+{
+    return has_pieces(emitter) ? "by ul_model_at, for the sizes of the run: at"
+                               : ul_emit_root_model(emitter);
+}
+
 void ul_emit_each_model(struct ul_emitter *emitter, void (*put)(struct ul_emitter *))
 {
     uint32_t first = ul_emit_first_model(emitter);

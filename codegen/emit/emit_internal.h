@@ -84,7 +84,7 @@ struct ul_emit_language {
     void (*put_runner)(struct ul_emitter *emitter);
     const char *handle; /* what functions of a model take first, as C declares it */
     /* The call that runs an entry of a model with inputs `from`, and outputs `to` or NULL. */
-    void (*put_entry)(struct ul_emitter *emitter, const char *model, uint32_t entry,
+    void (*put_entry)(struct ul_emitter *emitter, const char *model, const char *entry,
                       const char *to);
     struct ul_emit_build (*build)(const struct ul_emitter *emitter);
 };
@@ -189,6 +189,9 @@ const struct ul_block *ul_emit_root(const struct ul_emitter *emitter);
 const char *ul_emit_root_prefix(const struct ul_emitter *emitter);
 /* The constant description of the root; that of the first root while the program is written. */
 const char *ul_emit_root_model(const struct ul_emitter *emitter);
+/* The description that a run goes by: in a program of several pieces, the one that ul_model_at
+ * makes. */
+const char *ul_emit_run_model(const struct ul_emitter *emitter);
 /* The models that callers see: each root, or, where roots are pieces of a range of sizes, one,
  * which is described as the last root is. */
 uint32_t ul_emit_model_count(const struct ul_emitter *emitter);

@@ -220,6 +220,14 @@ static void put_sizes(struct ul_emitter *emitter)
                    model, model);
 }
 
+/* The number of an entry; in a piece of a range it follows from sizes. */
+static const char *entry_text(const struct ul_emitter *emitter, uint32_t entry)
+{
+    bool is_piece = ul_emit_first_model(emitter) > 0 && entry == UL_PROGRAM_RUN;
+    return is_piece ? ul_arena_printf(emitter->arena, "at.first_entry + %u", entry)
+                    : ul_arena_printf(emitter->arena, "%u", ul_emit_root_entry(emitter, entry));
+}
+
 static void put_entry(struct ul_emitter *emitter, const char *name, uint32_t entry, const char *to)
 {
     bool is_run = entry == UL_PROGRAM_RUN;
@@ -233,9 +241,8 @@ static void put_entry(struct ul_emitter *emitter, const char *name, uint32_t ent
     if (is_sized)
         put_sizes(emitter);
     ul_text_put(emitter->text, "    return (int)");
-    emitter->language->put_entry(
-        emitter, is_sized ? "at" : ul_emit_root_model(emitter),
-        ul_emit_model_count(emitter) > 1 ? ul_emit_root_entry(emitter, entry) : entry, to);
+    emitter->language->put_entry(emitter, is_sized ? "at" : ul_emit_root_model(emitter),
+                                 entry_text(emitter, entry), to);
     ul_text_put(emitter->text, ";\n}\n\n");
 }
 

@@ -740,17 +740,6 @@ static void put_roots(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "};\n\n");
 }
 
-/* Entries of the description: all, or those of a piece. */
-static void put_own_entries(struct ul_emitter *emitter)
-{
-    if (ul_emit_model_count(emitter) == emitter->program->graph->root_count)
-        ul_text_put(emitter->text, "    .entry_count = sizeof entries / sizeof *entries,\n"
-                                   "    .entries = entries,\n");
-    else
-        ul_text_printf(emitter->text, "    .entry_count = %u,\n    .entries = entries + %u,\n",
-                       UL_PROGRAM_ROOT_ENTRIES, ul_emit_root_entry(emitter, 0));
-}
-
 /* The tables, and how much is in each. */
 static void put_counts(struct ul_emitter *emitter, const struct tables *tables)
 {
@@ -830,8 +819,11 @@ static void put_model(struct ul_emitter *emitter, const struct tables *tables, c
     if (emitter->language->runs_on_host)
         put_parts(emitter, loads && tables->section_count + tables->splat_count > 0);
     emitter->language->put_runner(emitter);
-    put_own_entries(emitter);
-    if (ul_emit_model_count(emitter) > 1)
+    ul_text_printf(text,
+                   "    .entry_count = sizeof entries / sizeof *entries,\n"
+                   "    .entries = entries,\n    .first_entry = %u,\n",
+                   ul_emit_root_entry(emitter, 0));
+    if (piece == NULL && graph->root_count > 1)
         ul_text_put(text, "    .roots = roots,\n    .root_count = sizeof roots / sizeof *roots,\n");
     if (emitter->program->options.training != NULL)
         ul_text_put(text, "    .training = &training,\n");
@@ -840,8 +832,6 @@ static void put_model(struct ul_emitter *emitter, const struct tables *tables, c
     if (loads && !emitter->program->options.target->traits.memory_is_separate)
         put_mark(emitter);
     ul_emit_sizes_fields(emitter, piece != NULL);
-    if (piece == NULL && ul_emit_first_model(emitter) > 0)
-        ul_text_printf(text, "    .pieces = pieces,\n    .piece_count = %u,\n", graph->root_count);
     put_array(text, "inputs", ul_emit_root_array(emitter, "inputs"), block->input_count);
     put_array(text, "outputs", ul_emit_root_array(emitter, "outputs"), block->output_count);
     put_counts(emitter, tables);
@@ -858,7 +848,7 @@ static void put_pieces(struct ul_emitter *emitter, const struct tables *tables)
     emitter->root = first;
     if (first == 0)
         return;
-    ul_text_put(emitter->text, "static const struct ul_model *const pieces[] = {");
+    ul_text_put(emitter->text, "static const struct ul_model *const roots[] = {");
     for (uint32_t r = 0; r <= first; r++)
         ul_text_printf(emitter->text, "%s&piece%u", r == 0 ? "" : ", ", r);
     ul_text_put(emitter->text, "};\n\n");

@@ -144,10 +144,10 @@ enum ul_status ul_compile_check_ranges(struct ul_compile *compile, bool is_share
     if (!has_ranges && !ul_compile_has_sets(&compile->options))
         return UL_OK;
     const struct ul_target *target = ul_target_find(compile->options.target);
-    if (target->traits.memory_is_separate)
+    if (has_ranges && target->traits.memory_is_separate)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "target %s has no programs for a range of sizes: give each size one "
-                           "value, or give --target c or cpu",
+                           "value or a set, as in NAME=1,2,4, or give --target c or cpu",
                            target->traits.name);
     uint64_t points =
         count_points(&compile->options.dims, count_points(&compile->options.shapes, 1));

@@ -91,6 +91,7 @@ static cudaGraph_t record_once(struct ul_context *context, uint32_t number,
     cudaError_t error = capturing ? cudaStreamEndCapture(run.stream, &graph) : run.error;
     error = ul_cuda_first(run.error, error);
     context->memory.capture_count++;
+    captured->launch_count = run.launch_count;
     if (number == UL_ENTRY_RUN)
         context->memory.launch_count = run.launch_count;
     if (run.launch_count == GRAPH_LAUNCH_LIMIT)

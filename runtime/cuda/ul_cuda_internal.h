@@ -45,9 +45,10 @@ struct ul_cuda_replay {
 struct ul_cuda_captured {
     struct ul_cuda_replay replays[UL_CUDA_SETS];
     uint64_t run_count;
-    bool is_warm;        /* it ran once, so that it can be captured */
-    bool refuses_nodes;  /* CUDA did not give other buffers to a node */
-    const char *refusal; /* why runs are not captured; NULL: they are */
+    uint64_t launch_count; /* of a run */
+    bool is_warm;          /* it ran once, so that it can be captured */
+    bool refuses_nodes;    /* CUDA did not give other buffers to a node */
+    const char *refusal;   /* why runs are not captured; NULL: they are */
 };
 
 struct ul_context {
@@ -131,9 +132,9 @@ enum ul_result ul_cuda_run_context(struct ul_context *context, uint32_t entry,
                                    const void *const *inputs, void *const *outputs,
                                    ul_step_hook *hook, void *hook_context,
                                    struct ul_failure *failure);
-enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *inputs,
-                                 void *const *outputs, double *step_seconds,
-                                 struct ul_failure *failure);
+enum ul_result ul_cuda_run_steps(struct ul_context *context, uint32_t entry,
+                                 const void *const *inputs, void *const *outputs,
+                                 double *step_seconds, struct ul_failure *failure);
 
 /* ---- ul_cuda_graph.cu ---- */
 /* For all entry points of a model, none of them captured yet; NULL: the host is out of memory. */

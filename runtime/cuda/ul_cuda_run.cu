@@ -310,6 +310,8 @@ static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
     error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_RUN));
     error = ul_cuda_first(error, copy_outputs(context, number, outputs));
     error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_OUT));
+    if (runs && graph != NULL)
+        context->memory.launch_count = context->captured[number].launch_count;
     context->memory.run_count += runs;
     context->memory.replay_count += runs && graph != NULL;
     result = ul_cuda_finish(context, error, failure);
@@ -352,11 +354,11 @@ enum ul_result ul_cuda_run_context(struct ul_context *context, uint32_t entry,
     return result;
 }
 
-enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *inputs,
-                                 void *const *outputs, double *step_seconds,
-                                 struct ul_failure *failure)
+enum ul_result ul_cuda_run_steps(struct ul_context *context, uint32_t entry,
+                                 const void *const *inputs, void *const *outputs,
+                                 double *step_seconds, struct ul_failure *failure)
 {
     context->step_seconds = step_seconds;
     context->mark_count = 0;
-    return run_entered(context, UL_ENTRY_RUN, inputs, outputs, mark_step, failure);
+    return run_entered(context, entry, inputs, outputs, mark_step, failure);
 }

@@ -67,8 +67,9 @@ struct guard {
     struct trace traces[2];
     struct trace *trace; /* of this run; NULL in the third */
     unsigned char fill;
-    bool every_step; /* the third run */
-    uint32_t last;   /* the step that has just run */
+    bool every_step;     /* the third run */
+    uint32_t begin, end; /* the run's steps are among these */
+    uint32_t last;       /* the step that has just run */
     bool out_of_memory;
     int status; /* the device's */
     /* the first byte that nobody may have written */
@@ -341,12 +342,12 @@ static bool changes_hands(const struct ul_model *model, uint32_t step, uint32_t 
     return false;
 }
 
-/* Before a step: what it may read is shown, all else that lives is disguised. With step_count for
-   the step, everything is shown. */
+/* Before a step: what it may read is shown, all else that lives is disguised. With the end of the
+   run for the step, everything is shown. */
 static void disguise_for(struct guard *guard, uint32_t step)
 {
     const struct ul_model *model = guard->model;
-    bool ends = step >= model->step_count;
+    bool ends = step >= guard->end;
     for (uint32_t i = 0; i < model->range_count; i++)
         set_disguise(guard, i,
                      !ends && !guard->is_bare[i] && is_live(&model->ranges[i], step) &&
@@ -398,17 +399,17 @@ static uint64_t block_bytes(const struct ul_session *s)
 static void on_step(void *context, uint32_t step)
 {
     struct guard *guard = context;
-    uint32_t step_count = guard->model->step_count;
+    bool ends = step >= guard->end;
     if (guard->last == STEP_NONE)
         accept(guard, 0, block_bytes(guard->s)); /* inputs are in their places */
     if (guard->last != STEP_NONE) {
         accept_writes(guard, guard->last);
-        if (guard->every_step || step == step_count) {
+        if (guard->every_step || ends) {
             compare(guard, 0, block_bytes(guard->s));
             compare_offload(guard, 0, guard->offload != NULL ? guard->model->offload_bytes : 0);
         }
         show_ended(guard, step);
-        if (step < step_count) {
+        if (!ends) {
             change_ranges(guard, guard->last, step);
             change_offload(guard, guard->last, step);
         }
@@ -418,8 +419,11 @@ static void on_step(void *context, uint32_t step)
 }
 
 /* Whether the value holds something before the first step. */
-static bool is_initial(const struct ul_model *model, const struct ul_range *range)
+static bool is_initial(const struct guard *guard, const struct ul_range *range)
 {
+    const struct ul_model *model = guard->model;
+    if (range->row == UL_ROW_INPUTS && range->live_begin == guard->begin)
+        return true; /* of the root that runs */
     if (model->library != NULL && range->offset_bytes == model->library->state_offset_bytes &&
         range->size_bytes == sizeof(void *))
         return true; /* the library's state */
@@ -445,7 +449,7 @@ static void fill_at_start(struct guard *guard)
     for (uint32_t i = 0; i < model->range_count; i++) {
         const struct ul_range *range = &model->ranges[guard->by_offset[i]];
         uint64_t range_end = range->offset_bytes + range->size_bytes;
-        if (!is_initial(model, range) || range_end <= begin)
+        if (!is_initial(guard, range) || range_end <= begin)
             continue;
         fill(guard, begin, range->offset_bytes);
         begin = range_end;
@@ -629,8 +633,8 @@ int ul_guard(struct ul_session *s)
     int status = ul_inputs_fill(s, true);
     if (status == UL_EXIT_OK && !ul_sizes_are_largest(s))
         status = ul_error(s, UL_EXIT_UNSUPPORTED,
-                          "--guard knows the values of the largest sizes alone: give inputs with "
-                          "these");
+                          "--guard knows the values of the largest sizes alone, of each part where "
+                          "the plan lists several: give inputs with these");
     if (status != UL_EXIT_OK)
         return status;
     struct ul_saved inputs;
@@ -638,6 +642,8 @@ int ul_guard(struct ul_session *s)
     uint32_t *spare = malloc(room * sizeof *spare);
     guard.s = s;
     guard.model = s->model;
+    guard.begin = s->model->entries[s->model->first_entry + UL_ENTRY_RUN].step_begin;
+    guard.end = s->model->entries[s->model->first_entry + UL_ENTRY_RUN].step_end;
     guard.shadow = malloc((size_t)block_bytes(s));
     if (s->model->device != NULL)
         guard.mirror = malloc((size_t)block_bytes(s));

@@ -82,12 +82,14 @@ struct ul_session {
    largest; s->model describes the model at these sizes. ---- */
 int ul_sizes_open(struct ul_session *s);
 void ul_sizes_close(struct ul_session *s);
+/* The description that was compiled, which stays while s->model follows sizes. */
+const struct ul_model *ul_sizes_model(const struct ul_session *s);
 /* All but those of options are unknown again. */
 void ul_sizes_forget(struct ul_session *s);
 /* Says that all sizes have been learnt: a file that comes later may say no others by which the
    model would take its inputs elsewhere. */
 void ul_sizes_settle(struct ul_session *s);
-/* Whether the next run has the largest sizes, as all runs of other models have. */
+/* Whether the next run has the largest sizes of its piece, as all runs of other models have. */
 bool ul_sizes_are_largest(const struct ul_session *s);
 /* Takes sizes from the dimensions that a file has for an input; an error where two inputs, or an
    input and an option, contradict each other, or one is out of its range. */

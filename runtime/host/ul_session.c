@@ -310,5 +310,5 @@ int ul_session_enter(struct ul_session *s, uint32_t entry, ul_step_hook *hook, v
 
 int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context)
 {
-    return ul_session_enter(s, UL_ENTRY_RUN, hook, context);
+    return ul_session_enter(s, s->model->first_entry + UL_ENTRY_RUN, hook, context);
 }

@@ -104,7 +104,7 @@ static void put_apart_note(const struct ul_session *s)
 
 int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
 {
-    const struct ul_model *model = s->model;
+    const struct ul_model *model = ul_sizes_model(s);
     enum ul_mode mode = s->options->mode;
     uint64_t align = model->arena_align;
     struct ul_device_request request = {0};
@@ -198,9 +198,9 @@ int ul_session_device_profile(struct ul_session *s, double *step_seconds)
     struct ul_failure failure;
     enum ul_result result = send(s, false, &failure);
     if (result == UL_OK)
-        result =
-            functions_of(s)->run_steps(s->context, (const void *const *)s->device_inputs,
-                                       (void *const *)s->device_outputs, step_seconds, &failure);
+        result = functions_of(s)->run_steps(
+            s->context, s->model->first_entry + UL_ENTRY_RUN, (const void *const *)s->device_inputs,
+            (void *const *)s->device_outputs, step_seconds, &failure);
     return result == UL_OK || result == UL_DATA_FAULT ? UL_EXIT_OK
                                                       : ul_report_failure(s, NULL, &failure);
 }

@@ -132,6 +132,11 @@ void ul_sizes_close(struct ul_session *s)
     s->sizes = NULL;
 }
 
+const struct ul_model *ul_sizes_model(const struct ul_session *s)
+{
+    return s->sizes != NULL ? s->sizes->largest : s->model;
+}
+
 void ul_sizes_settle(struct ul_session *s)
 {
     if (s->sizes != NULL)
@@ -151,7 +156,7 @@ void ul_sizes_forget(struct ul_session *s)
 bool ul_sizes_are_largest(const struct ul_session *s)
 {
     for (uint32_t i = 0; s->sizes != NULL && i < s->sizes->largest->size_count; i++)
-        if (s->sizes->sizes[i] != s->sizes->largest->sizes[i].high)
+        if (s->sizes->sizes[i] != s->sizes->at.sizes[i].high)
             return false;
     return true;
 }
@@ -179,9 +184,9 @@ int ul_sizes_learn(const struct ul_session *s, const char *file, const struct ul
     for (uint32_t d = 0; status == UL_EXIT_OK && d < rank; d++)
         if (numbers[d] != UL_SIZE_NONE)
             status = say(s, numbers[d], dims[d], file, tensor->name);
-    const struct ul_entry *entries = sizes->at.entries;
+    uint32_t first_entry = sizes->at.first_entry;
     describe(sizes);
-    if (status != UL_EXIT_OK || !sizes->is_settled || sizes->at.entries == entries)
+    if (status != UL_EXIT_OK || !sizes->is_settled || sizes->at.first_entry == first_entry)
         return status;
     char shown[UL_SHOWN_BYTES];
     return ul_error(s, UL_EXIT_USAGE,

@@ -140,9 +140,9 @@ struct ul_device_functions {
                           void *const *outputs, ul_step_hook *hook, void *hook_context,
                           struct ul_failure *failure);
     /* A run that is not replayed, and adds to step_seconds[step] what each step took. */
-    enum ul_result (*run_steps)(struct ul_context *context, const void *const *inputs,
-                                void *const *outputs, double *step_seconds,
-                                struct ul_failure *failure);
+    enum ul_result (*run_steps)(struct ul_context *context, uint32_t entry,
+                                const void *const *inputs, void *const *outputs,
+                                double *step_seconds, struct ul_failure *failure);
     /* Bytes of the arena, from its start; those of a margin have offsets outside of it. */
     enum ul_result (*read)(struct ul_context *context, int64_t offset_bytes, void *target,
                            uint64_t size_bytes, struct ul_failure *failure);

@@ -574,9 +574,12 @@ struct ul_model {
     uint32_t entry_count;
     const struct ul_entry *entries;
     /* Where several models are roots of one program: each has a description, which says of itself
-       its name, its inputs and its outputs; all else is alike. NULL and 0: this is the only one. */
+       its name, its inputs and its outputs; all else is alike. Where a model is for a range of
+       sizes whose programs do not all have the same steps, each root is a piece of the range, and
+       says of itself its sizes. NULL and 0: this is the only one. */
     const struct ul_model *const *roots;
     uint32_t root_count;
+    uint32_t first_entry;                  /* of the root that this describes */
     const struct ul_device *device;        /* NULL: the arena is memory of this process */
     const struct ul_rt_training *training; /* NULL: it does not train */
 
@@ -584,10 +587,6 @@ struct ul_model {
      * sizes are fixed. */
     const struct ul_size *sizes;
     uint32_t size_count;
-    /* Where programs of the range do not all have the same steps: descriptions of its parts, which
-     * have its points between them. NULL and 0: there is one. */
-    const struct ul_model *const *pieces;
-    uint32_t piece_count;
     const uint32_t *input_sizes; /* for each dimension of each input, its size, or UL_SIZE_NONE */
     uint32_t edge_number_count;  /* dimensions of all inputs, then of all outputs */
     /* Writes these numbers for other sizes. */

@@ -481,12 +481,12 @@ static inline uint64_t ul_layout_place(const struct ul_model *model, const int64
     return reserved;
 }
 
-/* The description of the part of the range that has these sizes, which have been checked. */
+/* The description of the piece of the range that has these sizes, which have been checked. */
 static inline const struct ul_model *ul_sizes_piece(const struct ul_model *model,
                                                     const int64_t *sizes)
 {
-    for (uint32_t p = 0; p < model->piece_count; p++) {
-        const struct ul_model *piece = model->pieces[p];
+    for (uint32_t r = 0; r < model->root_count; r++) {
+        const struct ul_model *piece = model->roots[r];
         uint32_t s = 0;
         while (s < piece->size_count && ul_size_has(&piece->sizes[s], sizes[s]))
             s++;

@@ -336,18 +336,20 @@ def shapes(program, kind):
     return found
 
 
-names, ranges, steps = [], [], []
+names, ranges, steps, lists = [], [], [], []
 for text in args.dim:
     name, value = text.rsplit("=", 1)
     value, _, step = value.partition(":")
-    low, high = (int(n) for n in value.split(".."))
+    values = [int(n) for n in value.split(",")] if "," in value else None
+    low, high = (values[0], values[-1]) if values else (int(n) for n in value.split(".."))
     names.append(name)
     ranges.append((low, high))
     steps.append(int(step or 1))
+    lists.append(values or range(low, high + 1, int(step or 1)))
 chance = random.Random(1)
 points = [tuple(low for low, _ in ranges), tuple(high for _, high in ranges)]
 while len(points) < args.points:
-    points.append(tuple(chance.randrange(low, high + 1, step) for (low, high), step in zip(ranges, steps)))
+    points.append(tuple(chance.choice(values) for values in lists))
 points = list(dict.fromkeys(points[:1] + sorted(points[2:]) + points[1:2]))
 
 program = path("range")
