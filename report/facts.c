@@ -20,6 +20,8 @@
         .name = set##_name, .count = sizeof set##_texts / sizeof *set##_texts};
 
 UL_NAMES(formats, "ullage-plan")
+UL_NAMES(ladder_formats, "ullage-ladder")
+UL_NAMES(table_formats, "ullage-table")
 UL_NAMES(passes, "forward", "backward")
 UL_NAMES(budgets, "process", "arena")
 UL_NAMES(owners, "program", "caller", "device")
@@ -80,19 +82,20 @@ static const struct ul_fact_names
 #define UL_PLACE_KIND UL_PLACE_FLAG
 #define UL_PLACE_INDEXES(key, of)                                                                  \
     .place = offsetof(own, key), .count_place = offsetof(own, key##_count)
+#define UL_PLACE_TEXTS UL_PLACE_INDEXES
 #define UL_PLACE_SET(key, of) UL_PLACE_FLAG(key, of), .flag_place = offsetof(own, has_##key)
 #define UL_PLACE_SUMS UL_PLACE_SET
 #define UL_PLACE_SUMS_BLOCK UL_PLACE_SET
 #define UL_PLACE_PAIRS(key, of) UL_PLACE_SET(key, of), .count_place = offsetof(own, option_count)
 #define UL_PLACE_OBJECT(key, of)                                                                   \
-    .place = offsetof(own, key), .flag_place = offsetof(own, has_##key), .class = class_##of
+    .place = offsetof(own, key), .flag_place = offsetof(own, has_##key), .class = ul_class_##of
 #define UL_PLACE_BLOCK UL_PLACE_OBJECT
 #define UL_PLACE_LIST(key, of) UL_PLACE_OBJECT(key, of), .count_place = offsetof(own, of##_count)
 #define UL_PLACE_ROWS UL_PLACE_LIST
 #define UL_PLACE_TABLE UL_PLACE_LIST
 
 #define UL_CLASS(name, tag)                                                                        \
-    static const struct ul_fact_class *class_##name(void)                                          \
+    const struct ul_fact_class *ul_class_##name(void)                                              \
     {                                                                                              \
         typedef struct tag own;                                                                    \
         static const struct ul_fact facts[] = {
@@ -115,13 +118,8 @@ static const struct ul_fact_names
     UL_ROW(type, key, of, when, held, meaning, NULL)
 #define UL_SEARCH(key, size, when, held, meaning)                                                  \
     UL_ROW(OBJECT, key, search, when, held, meaning, size)
-#define UL_MARK(name)
+#define UL_OTHER(type, name)
 #include "report/facts.def"
-
-const struct ul_fact_class *ul_class_plan(void)
-{
-    return class_plan();
-}
 
 const struct ul_fact *ul_fact_find(const struct ul_fact_class *class, const char *key)
 {

@@ -28,7 +28,6 @@ struct ul_report_value {
     bool is_too_large;     /* a weight that stays f32, because its numbers do not fit 16 bits */
 };
 
-/* What a plan is about. */
 /* An alternative of the program: the chains that it computes in pieces, as option --split names
  * them; what it lays out as in the model, as in --row-major; and what its backward pass computes as
  * it is read, as in --inside. */
@@ -45,47 +44,9 @@ struct ul_report_alternative {
 /* The space of weights that are read-only data, where a plan has any. */
 enum { UL_REPORT_READ_ONLY = 1 };
 
-/* A plan of the model under other options, made for comparison. */
-struct ul_report_case {
-    enum ul_status status; /* UL_OK: it fits; UL_NO_FIT: there is a plan, but not within its budget;
-                              else there is none, and `message` says why */
-    const char *message;
-    bool is_planned; /* the fields below are of that plan */
-    uint64_t reserved_bytes, process_bytes;
-    uint64_t bounded_bytes;   /* the part of these that a budget bounds */
-    bool bounds_buffer;       /* that part is the buffer */
-    const char *process_of;   /* the owner of the process, as a plan names it */
-    uint64_t budget_bytes;    /* 0: none */
-    uint64_t cost;            /* predicted ns of a step, with all its micro-batches */
-    double overhead;          /* of a run, relative to the program that is built without a budget */
-    uint64_t sample_count;    /* samples of a step: first dimensions of the first input */
-    uint64_t largest;         /* size that --max-batch or --max-dim found; 0: it was given */
-    uint64_t weight_elements; /* of the model */
-    const char *model_sha256; /* where a table has several models; else NULL */
-    uint32_t recomputed_count, split_count, row_major_count, inside_count;
-    const char *peak_node, *peak_op, *peak_source; /* NULL: nothing runs; no source line is known */
-};
-
 /* The most changes that are planned for advice, and the most rungs of the ladder that become
  * remedies. */
 enum { UL_REPORT_CHANGES = 24, UL_REPORT_RUNGS = 3 };
-/* A table of cases: each takes one value of each axis; the last axis changes fastest. */
-struct ul_report_axis {
-    const char *option; /* "dim" */
-    const char *label;  /* "batch" */
-    uint32_t count;
-    const char *const *values;
-};
-struct ul_report_table {
-    const char *model_name;   /* several names are joined */
-    const char *model_sha256; /* NULL: there are several, and each case has its own */
-    uint32_t option_count;    /* options that all cases share */
-    const struct ul_report_option *options;
-    uint32_t axis_count, case_count;
-    const struct ul_report_axis *axes;
-    const struct ul_report_case *cases;
-};
-
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
@@ -235,10 +196,10 @@ void ul_report_save_ladder(const struct ul_report *report, struct ul_arena *aren
 
 /* what_if.c: one row for each case. */
 
-void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
+void ul_report_put_table_text(struct ul_text *text, const struct ul_saved_table *table,
                               uint32_t columns);
-void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table);
-void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table);
+void ul_report_put_table_csv(struct ul_text *text, const struct ul_saved_table *table);
+void ul_report_put_table_json(struct ul_text *text, const struct ul_saved_table *table);
 
 /* refusal.c */
 

@@ -335,5 +335,5 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
 {
     struct ul_saved saved;
     save(report, text->arena, &saved);
-    ul_facts_put(text, &saved);
+    ul_facts_put(text, ul_class_plan(), &saved);
 }
