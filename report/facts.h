@@ -89,12 +89,14 @@ enum {
     }                                                                                              \
     ;
 #define UL_FACT_OF(type, key, of, when, held, meaning) UL_MEMBER_##type(key, of)
+#define UL_PLANNED(tag, type, key, of, when, held, meaning) UL_MEMBER_##type(key, of)
 #define UL_SEARCH(key, size, when, held, meaning) UL_MEMBER_OBJECT(key, search)
 #define UL_OTHER(type, name) type name;
 #include "report/facts.def"
 #undef UL_CLASS
 #undef UL_CLASS_END
 #undef UL_FACT_OF
+#undef UL_PLANNED
 #undef UL_SEARCH
 #undef UL_OTHER
 
@@ -152,6 +154,8 @@ struct ul_fact {
     const struct ul_fact_names *names;
     const struct ul_fact_class *(*class)(void); /* of an object or a list's entries; or NULL */
     size_t place, count_place, flag_place;      /* offsets in the struct */
+    size_t size_bytes;                          /* of the member */
+    size_t planned_place, planned_bytes;        /* in the planner's struct; 0 bytes: not there */
     const char *size_key;                       /* the name of its class's "size", or NULL */
     const char *meaning;
 };
@@ -165,6 +169,11 @@ struct ul_fact_class {
 const struct ul_fact *ul_fact_find(const struct ul_fact_class *class, const char *key);
 /* The fact's key in an object where "size" is called `size_key`; NULL: it is called "size". */
 const char *ul_fact_key(const struct ul_fact *fact, const char *size_key);
+
+/* Copies what the planner's struct has, too: from it to the object of the class, and back. A
+ * missing text is NULL in the planner. */
+void ul_facts_take(const struct ul_fact_class *class, const void *planned, void *object);
+void ul_facts_give(const struct ul_fact_class *class, const void *object, void *planned);
 
 /* facts_put.c: writes a file of the class. */
 void ul_facts_put(struct ul_text *text, const struct ul_fact_class *class, const void *object);

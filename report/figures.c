@@ -56,21 +56,6 @@ const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t 
     return ul_arena_printf(arena, "%.*s..%s", (int)bytes_within(shown, head), shown, rest);
 }
 
-uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
-{
-    const struct ul_plan_rows *rows = &report->plan->rows;
-    if (row < UL_PLAN_CLASS_COUNT)
-        return rows->class_bytes[row];
-    if (row == UL_PLAN_CLASS_COUNT)
-        return rows->alignment_bytes;
-    if (row == UL_PLAN_CLASS_COUNT + 1)
-        return rows->holes_bytes;
-    uint64_t sum = rows->alignment_bytes + rows->holes_bytes;
-    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++)
-        sum += rows->class_bytes[i];
-    return report->plan->reserved_bytes[0] - sum;
-}
-
 /* Whether there were no other programs, with steps computed in pieces, to choose from. */
 static bool is_only_program(const struct ul_report *report)
 {
@@ -200,18 +185,14 @@ uint32_t ul_report_recomputed(const struct ul_plan *plan)
     return count;
 }
 
-double ul_report_repeated(const struct ul_report *report, uint32_t *count)
+double ul_report_repeated(const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
     double all = 0, repeated = 0;
-    *count = 0;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        if (at->kind != UL_PLAN_RUN || at->substep != 0)
-            continue;
-        double flops = (double)report->steps[at->step].flop_count;
-        *count += at->copy > 0;
-        *(at->copy > 0 ? &repeated : &all) += flops;
+        if (at->kind == UL_PLAN_RUN && at->substep == 0)
+            *(at->copy > 0 ? &repeated : &all) += (double)report->steps[at->step].flop_count;
     }
     return all > 0 ? repeated / all : 0;
 }

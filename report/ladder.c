@@ -51,7 +51,7 @@ static void describe_peak(const struct ul_report *report, const struct ul_plan_l
 {
     const struct ul_report_alternative alternative = alternative_at(report, ladder, i);
     struct ul_report own = *report;
-    uint32_t *alive, repeats;
+    uint32_t *alive;
     own.plan = plan_at(ladder, i);
     if (alternative.problem != NULL) {
         own.problem = alternative.problem;
@@ -73,7 +73,7 @@ static void describe_peak(const struct ul_report *report, const struct ul_plan_l
         peak->values[k].bytes = range->size_bytes;
     }
     rung->has_peak = true;
-    rung->repeated_operations = ul_report_repeated(&own, &repeats);
+    rung->repeated_operations = ul_report_repeated(&own);
 }
 
 static struct ul_saved_ladder describe(const struct ul_report *report,

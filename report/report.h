@@ -78,7 +78,6 @@ void ul_report_find_readers(const struct ul_report *report, struct ul_arena *are
 /* facts.c, figures.c */
 
 const char *ul_report_row_name(uint32_t row);
-uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
 /* The same for people, with blanks. */
 const char *ul_report_row_label(struct ul_arena *arena, uint32_t row);
 /* One unit for a whole summary of so many bytes, so that its columns visibly add up. */
@@ -114,8 +113,8 @@ uint32_t ul_report_blockers(const struct ul_report *report, struct ul_arena *are
                             uint32_t *steps, uint64_t *need_bytes);
 /* How many runs of steps in a plan are recomputations. */
 uint32_t ul_report_recomputed(const struct ul_plan *plan);
-/* How many runs of steps are recomputations, and their operations as a fraction of all others. */
-double ul_report_repeated(const struct ul_report *report, uint32_t *count);
+/* Operations of recomputations as a fraction of all others. */
+double ul_report_repeated(const struct ul_report *report);
 /* Ranges alive at the peak other than weights and optimizer state, the newest member of each alias
  * chain; the `wanted` biggest come first, in order. Returns how many there are. */
 uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,

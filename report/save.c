@@ -18,24 +18,15 @@ static void save_range(const struct ul_report *report, struct ul_arena *arena,
     ul_text_init(&type, arena);
     if (is_value)
         ul_type_print(&type, &report->values[range->value].type);
-    *saved = (struct ul_saved_range){
-        .value = range->value,
-        .name = is_value ? report->values[range->value].name
-                         : ul_report_step_at(report, range->begin).name,
-        .type = type.data,
-        .copy = range->copy,
-        .class = range->class,
-        .space = ul_report_space_index(report->problem, range->space),
-        .alias = range->alias,
-        .offset_bytes = range->offset_bytes,
-        .size_bytes = range->size_bytes,
-        .begin = range->begin,
-        .end = range->end,
-        .readers = readers->positions + readers->first[i],
-        .readers_count = readers->first[i + 1] - readers->first[i],
-        .storage = is_value && has_storage
-                       ? ul_dtype_get(report->values[range->value].storage)->name
-                       : ""};
+    ul_facts_take(ul_class_range(), range, saved);
+    saved->name =
+        is_value ? report->values[range->value].name : ul_report_step_at(report, range->begin).name;
+    saved->type = type.data;
+    saved->space = ul_report_space_index(report->problem, range->space);
+    saved->readers = readers->positions + readers->first[i];
+    saved->readers_count = readers->first[i + 1] - readers->first[i];
+    if (is_value && has_storage)
+        saved->storage = ul_dtype_get(report->values[range->value].storage)->name;
 }
 
 /* Something that does not run has neither a number nor a pass. */
@@ -54,19 +45,14 @@ static void save_step(const struct ul_report *report, const struct ul_report_rea
         .pass = !is_run || !trains                  ? NULL
                 : at->step < readers->forward_count ? "forward"
                                                     : "backward",
-        .copy = at->copy,
-        .alternative = at->alternative,
         .implementation =
             is_run ? report->problem->steps[at->step].alternatives[at->alternative].name : "",
         .part = at->substep,
         .flops = step.flop_count,
         .moved_bytes = step.moved_bytes,
         .kind = ul_plan_word_of(at->kind, at->loads),
-        .stream = at->stream,
-        .value = at->value,
-        .space = ul_report_space_index(report->problem, at->space),
-        .awaited = at->awaited,
-        .region = at->region};
+        .space = ul_report_space_index(report->problem, at->space)};
+    ul_facts_take(ul_class_step(), at, saved);
 }
 
 static void save_tables(const struct ul_report *report, struct ul_arena *arena,
@@ -140,8 +126,6 @@ static void save_banks(const struct ul_report *report, struct ul_arena *arena,
     }
     saved->banks = banks;
     saved->bank_count = plan->bank_count;
-    saved->bank_cost = plan->bank_cost;
-    saved->bank_cost_bound = plan->bank_cost_bound;
 }
 
 /* A process is no smaller than its buffer, except for rows that are never looked up. */
@@ -161,23 +145,11 @@ static void save_plan(const struct ul_report *report, struct ul_saved *saved)
 {
     const struct ul_plan *plan = report->plan;
     saved->reserved_bytes = plan->reserved_bytes[0];
-    saved->order_lower_bound_bytes = plan->order_lower_bound_bytes;
-    saved->orders_lower_bound_bytes = plan->orders_lower_bound_bytes;
-    saved->lower_bound_bytes = plan->lower_bound_bytes;
-    saved->alignment_bytes = plan->alignment_bytes;
-    saved->fits = plan->fits;
+    ul_facts_take(ul_class_plan(), plan, saved);
     /* where the plan does not fit, whether that is proven for all */
     saved->proven = plan->fits ? plan->packing_proven : is_misfit_proven(report);
-    saved->optimal = plan->optimal;
-    saved->cost_bound = plan->cost_bound;
-    saved->cost_bound_method = plan->cost_bound_method;
-    saved->optimal_within = plan->optimal_within;
-    saved->stopped_by_time = plan->stopped_by_time;
-    saved->smallest_budget_bytes = plan->smallest_budget_bytes;
     saved->peak_step = plan->peak_position;
-    saved->cost = plan->cost;
     saved->step_cost = saved->step_cost != plan->cost ? saved->step_cost : 0;
-    saved->base_cost = plan->base_cost;
     saved->overhead = ul_plan_overhead(plan->cost, plan->base_cost);
     saved->method = (struct ul_saved_method){
         .order = plan->order_method, .remat = plan->remat_method, .pack = plan->pack_method};
@@ -185,11 +157,22 @@ static void save_plan(const struct ul_report *report, struct ul_saved *saved)
 
 /* ---- Facts that follow from the tables ---- */
 
+/* What no other row has is the last. */
+static void save_rows(const struct ul_plan *plan, uint64_t rows[UL_REPORT_ROW_COUNT])
+{
+    enum { LAST = UL_REPORT_ROW_COUNT - 1 };
+    memcpy(rows, plan->rows.class_bytes, sizeof plan->rows.class_bytes);
+    rows[UL_PLAN_CLASS_COUNT] = plan->rows.alignment_bytes;
+    rows[UL_PLAN_CLASS_COUNT + 1] = plan->rows.holes_bytes;
+    rows[LAST] = plan->reserved_bytes[0];
+    for (uint32_t i = 0; i < LAST; i++)
+        rows[LAST] -= rows[i];
+}
+
 static void save_sums(const struct ul_report *report, struct ul_arena *arena,
                       struct ul_saved *saved)
 {
-    for (uint32_t i = 0; i < UL_REPORT_ROW_COUNT; i++)
-        saved->rows[i] = ul_report_row_bytes(report, i);
+    save_rows(report->plan, saved->rows);
     saved->has_for_library = ul_report_has_calls(report);
     if (saved->has_for_library)
         saved->for_library =
