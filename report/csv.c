@@ -45,20 +45,17 @@ void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved)
 void ul_csv_put_steps(struct ul_text *text, const struct ul_saved *saved)
 {
     uint64_t *curves[UL_SAVED_CURVES];
-    ul_saved_curves(saved, text->arena, curves);
+    const uint64_t *live = ul_saved_curves(saved, text->arena, curves);
     ul_text_put(text, "step,name,op,node,implementation,recomputation,flops,moved_bytes");
     for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
         ul_text_printf(text, ",%s_bytes", ul_report_row_name(c));
     ul_text_put(text, ",live_bytes\r\n");
     for (uint32_t i = 0; i < saved->step_count; i++) {
-        uint64_t live_bytes = 0;
         ul_text_printf(text, "%" PRIu32 ",", i);
         ul_facts_put_fields(text, ul_class_step(), &saved->steps[i],
                             "name,op,node,implementation,copy,flops,moved_bytes");
-        for (uint32_t c = 0; c < UL_SAVED_CURVES; c++) {
+        for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
             ul_text_printf(text, ",%" PRIu64, curves[c][i]);
-            live_bytes += curves[c][i];
-        }
-        ul_text_printf(text, ",%" PRIu64 "\r\n", live_bytes);
+        ul_text_printf(text, ",%" PRIu64 "\r\n", live[i]);
     }
 }

@@ -238,17 +238,14 @@ static void save_models(const struct ul_report *report, struct ul_arena *arena,
         return;
     UL_ASSERT(report->model_regions != NULL && saved->model_count <= 64);
     saved->models = ul_arena_copy(arena, saved->models, saved->model_count * sizeof *saved->models);
-    ul_saved_curves(saved, arena, curves);
+    const uint64_t *live = ul_saved_curves(saved, arena, curves);
     for (uint32_t p = 0; p < saved->step_count; p++) {
         const struct ul_plan_position *at = &report->plan->positions[p];
         bool is_run = at->kind == UL_PLAN_RUN;
         const struct ul_plan_step *step = is_run ? &report->problem->steps[at->step] : NULL;
         uint32_t m = model_of(report, is_run ? step->region : at->region);
         struct ul_saved_model *model = &saved->models[m];
-        uint64_t live_bytes = 0;
-        for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
-            live_bytes += curves[c][p];
-        model->peak_bytes = live_bytes > model->peak_bytes ? live_bytes : model->peak_bytes;
+        model->peak_bytes = live[p] > model->peak_bytes ? live[p] : model->peak_bytes;
         if (!is_run)
             continue;
         model->cost += at->substep == 0 ? step->alternatives[at->alternative].cost : 0;

@@ -411,15 +411,12 @@ static uint64_t *columns_of(const struct summary *summary, uint32_t width, uint3
     struct ul_arena *arena = summary->text->arena;
     uint64_t *curves[UL_SAVED_CURVES];
     uint64_t *most = UL_NEW_ARRAY(arena, uint64_t, width);
-    ul_saved_curves(saved, arena, curves);
+    const uint64_t *live = ul_saved_curves(saved, arena, curves);
     for (uint32_t c = 0; c < width; c++) {
         uint64_t first = (uint64_t)c * saved->step_count / width;
         uint64_t last = ((uint64_t)c + 1) * saved->step_count / width;
         for (uint64_t p = first; p < last || p == first; p++) {
-            uint64_t sum = 0;
-            for (uint32_t k = 0; k < UL_SAVED_CURVES; k++)
-                sum += curves[k][p];
-            most[c] = sum > most[c] ? sum : most[c];
+            most[c] = live[p] > most[c] ? live[p] : most[c];
             if (p == saved->peak_step)
                 *peak = c;
         }
@@ -580,23 +577,6 @@ static void put_values(struct summary *summary, uint32_t wanted)
 
 /* ---- What makes it smaller ---- */
 
-/* A heading for a kind of change. */
-static const char *label_of(const char *kind)
-{
-    static const struct {
-        const char *kind, *label;
-    } labels[] = {{"recompute", "recomputation"},      {"split", "chains in pieces"},
-                  {"layout", "the model's layout"},    {"inside", "light work inside"},
-                  {"implementation", "other kernels"}, {"precision", "16-bit storage"},
-                  {"quantize", "weights of few bits"}, {"batch", "half that size"},
-                  {"output", "fewer outputs"},         {"optimizer", "smaller optimizer"},
-                  {"together", "these together"}};
-    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
-        if (strcmp(labels[i].kind, kind) == 0)
-            return labels[i].label;
-    return kind;
-}
-
 /* "--budget 124204976 (118.45 MiB)" */
 static const char *change_of(const struct summary *summary, const char *change)
 {
@@ -615,8 +595,10 @@ static const char *change_of(const struct summary *summary, const char *change)
 static void put_remedy(struct summary *summary, const struct ul_saved_remedy *remedy)
 {
     const char *change = change_of(summary, remedy->change);
-    const char *label = name_in(
-        summary, is_alike(summary, remedy) ? label_of(remedy->kind) : "of the buffer alone", 19);
+    const struct ul_remedy_kind *kind = ul_remedy_kind_find(remedy->kind);
+    const char *label = !is_alike(summary, remedy) ? "of the buffer alone"
+                        : kind != NULL             ? kind->label
+                                                   : name_in(summary, remedy->kind, 19);
     ul_text_printf(summary->text, "  %8.2f %13" PRId64 " %+12.4g ms  %-*s",
                    (double)remedy->saved_bytes / summary->unit.bytes, remedy->saved_bytes,
                    (double)remedy->extra_cost * 1e-6, ul_text_field(label, 19), label);
