@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan.json says, as a struct, and the rows that it is made of (facts.def).
+/* What a plan.json says, and the files of a sweep, as structs, and the rows that they are made of
+ * (facts.def).
  *
- * Invariants: every member is a row, so that everything written is also read and described.
+ * Invariants: every member is a row, so that everything written is also described, and what a plan
+ * says is read again.
  * Ownership: texts, lists and records live in the arena of their maker. Units: as the types say.
  * Failure: a document that breaks its rows is UL_INVALID, with the key that is wrong. */
 #ifndef UL_REPORT_FACTS_H

@@ -56,24 +56,14 @@ const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t 
     return ul_arena_printf(arena, "%.*s..%s", (int)bytes_within(shown, head), shown, rest);
 }
 
-/* Whether there were no other programs, with steps computed in pieces, to choose from. */
-static bool is_only_program(const struct ul_report *report)
-{
-    for (uint32_t i = 0; i < report->facts.option_count; i++) {
-        const struct ul_report_option *option = &report->facts.options[i];
-        if (strcmp(option->name, "no-pass") == 0 && strcmp(option->value, "split") == 0)
-            return true;
-    }
-    return false;
-}
-
 uint64_t ul_report_floor_bytes(const struct ul_report *report)
 {
     const struct ul_problem *problem = report->problem;
-    uint64_t floor_bytes = report->plan->lower_bound_bytes;
-    if (!is_only_program(report))
-        floor_bytes = ul_account_ends_bound(problem->arena, problem, report->plan->alignment_bytes);
-    return floor_bytes;
+    /* whether there were no other programs, with steps computed in pieces, to choose from */
+    bool is_only_program = ul_saved_has_option(&report->facts, "no-pass", "split");
+    return is_only_program
+               ? report->plan->lower_bound_bytes
+               : ul_account_ends_bound(problem->arena, problem, report->plan->alignment_bytes);
 }
 
 uint64_t ul_report_limit_bytes(const struct ul_problem *problem, const struct ul_saved *facts)

@@ -167,6 +167,16 @@ const char *ul_saved_option(const struct ul_saved *saved, const char *name)
     return NULL;
 }
 
+bool ul_saved_has_option(const struct ul_saved *saved, const char *name, const char *value)
+{
+    UL_ASSERT(name != NULL && value != NULL);
+    for (uint32_t i = 0; i < saved->option_count; i++)
+        if (strcmp(saved->options[i].name, name) == 0 &&
+            strcmp(saved->options[i].value, value) == 0)
+            return true;
+    return false;
+}
+
 const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
                                            const struct ul_saved_range *range)
 {

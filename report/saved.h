@@ -29,6 +29,8 @@ const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
 const struct ul_saved_remedy *ul_saved_cheapest(const struct ul_saved *saved);
 /* The value of the first option of that name, or NULL. */
 const char *ul_saved_option(const struct ul_saved *saved, const char *name);
+/* Whether the plan was made with that option and value. */
+bool ul_saved_has_option(const struct ul_saved *saved, const char *name, const char *value);
 /* The range's name; for scratch the name of its step. */
 const char *ul_saved_range_name(const struct ul_saved *saved, struct ul_arena *arena,
                                 uint32_t range);

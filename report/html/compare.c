@@ -76,11 +76,8 @@ static void put_options(struct ul_page *page, const char *which, const struct ul
 {
     for (uint32_t i = 0; i < of->option_count; i++) {
         const struct ul_report_option *option = &of->options[i];
-        bool is_in_both = false;
-        for (uint32_t k = 0; k < other->option_count; k++)
-            is_in_both = is_in_both || (strcmp(other->options[k].name, option->name) == 0 &&
-                                        strcmp(other->options[k].value, option->value) == 0);
-        if (is_in_both || strncmp(option->name, "profile-", 8) == 0)
+        if (ul_saved_has_option(other, option->name, option->value) ||
+            strncmp(option->name, "profile-", 8) == 0)
             continue;
         ul_page_printf(page, "<li>The %s plan was made with <code>--", which);
         ul_page_escape(page, option->name);
