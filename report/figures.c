@@ -91,27 +91,6 @@ uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index)
     return space; /* an invalid index stays invalid */
 }
 
-void ul_report_count_transfers(const struct ul_report *report, struct ul_saved_transfers *transfers)
-{
-    const struct ul_plan *plan = report->plan;
-    uint64_t runs_cost = 0;
-    *transfers = (struct ul_saved_transfers){.saves = 0};
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_plan_position *at = &plan->positions[p];
-        if (at->kind == UL_PLAN_RUN && at->substep == 0)
-            runs_cost = ul_size_add_saturating(
-                runs_cost, report->problem->steps[at->step].alternatives[at->alternative].cost);
-        if (at->kind == UL_PLAN_COPY && !at->loads) {
-            transfers->saves++;
-            transfers->saved_bytes += report->problem->values[at->value].size_bytes;
-        } else if (at->kind == UL_PLAN_COPY) {
-            transfers->loads++;
-            transfers->loaded_bytes += report->problem->values[at->value].size_bytes;
-        }
-    }
-    transfers->exposed_cost = plan->cost > runs_cost ? plan->cost - runs_cost : 0;
-}
-
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)
 {
     const struct ul_plan_position *at = &report->plan->positions[position];

@@ -102,9 +102,6 @@ uint64_t ul_report_limit_bytes(const struct ul_problem *problem, const struct ul
  * (for the count of all spaces, how many have one), and the space of an index. */
 uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space);
 uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index);
-/* Counts what a plan copies between spaces; the cost that nothing hides is part of the plan's. */
-void ul_report_count_transfers(const struct ul_report *report,
-                               struct ul_saved_transfers *transfers);
 /* The step that the plan runs at a position; transfers and waits are not steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
 /* Finds up to `wanted` steps that need most by themselves, in order, and how much besides what
@@ -153,29 +150,13 @@ enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, si
                                     struct ul_report_words *words,
                                     struct ul_diag *diag) UL_MUST_CHECK;
 
-/* calls.c: parts of the rows that exist for the calls of a library; 0 where there are none. */
+/* calls.c: parts of the rows that exist for the calls of a library, and weights by type. */
+void ul_report_save_calls(const struct ul_report *report, struct ul_arena *arena,
+                          struct ul_saved *saved);
 
-bool ul_report_has_calls(const struct ul_report *report);
-/* By how much weights are longer than their elements. */
-uint64_t ul_report_packing_bytes(const struct ul_report *report);
-/* Bytes of the weights, wherever they are, by the type of their elements. False: none has 8 bits or
- * fewer, so there is nothing to report. */
-bool ul_report_weight_bytes(const struct ul_report *report, uint64_t bytes[UL_DTYPE_COUNT]);
-/* Bytes at the peak of activations that kernels write and only calls read. */
-uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena);
-
-/* precision.c: values in f32 where --precision asks for 16 bits, by reason, with the reason of most
- * bytes first; none without the option. Each value counts once, however often it has a place in the
- * plan. */
-void ul_report_save_kept(const struct ul_report *report, struct ul_arena *arena,
-                         struct ul_saved *saved);
-
-/* precision.c: --precision, "fp16" or "bf16", as which all f32 is stored; NULL: f32 stays. */
-const char *ul_report_precision(const struct ul_report *report);
-/* How many weights stay f32, because 16 bits cannot hold their numbers. */
-uint32_t ul_report_too_large(const struct ul_report *report);
-/* What storing in 16 bits saves in the arena at the peak. */
-uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_arena *arena);
+/* precision.c: with --precision, what 16 bits save, and what is f32 all the same, by reason. */
+void ul_report_save_precision(const struct ul_report *report, struct ul_arena *arena,
+                              struct ul_saved *saved);
 
 /* training.c: lines of the summary, with the gradients' bytes at the peak. */
 void ul_report_put_training(struct ul_text *text, const struct ul_saved_training *training,

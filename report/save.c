@@ -13,7 +13,8 @@ static void save_range(const struct ul_report *report, struct ul_arena *arena,
                        struct ul_saved_range *saved)
 {
     const struct ul_plan_range *range = &report->plan->ranges[i];
-    bool is_value = range->value != UL_PLAN_NONE, has_storage = ul_report_precision(report) != NULL;
+    bool is_value = range->value != UL_PLAN_NONE;
+    bool has_storage = ul_saved_option(&report->facts, "precision") != NULL;
     struct ul_text type;
     ul_text_init(&type, arena);
     if (is_value)
@@ -169,24 +170,28 @@ static void save_rows(const struct ul_plan *plan, uint64_t rows[UL_REPORT_ROW_CO
         rows[LAST] -= rows[i];
 }
 
-static void save_sums(const struct ul_report *report, struct ul_arena *arena,
-                      struct ul_saved *saved)
+/* Counts what the plan copies between spaces; the cost that nothing hides is part of the plan's. */
+static void save_transfers(const struct ul_report *report, struct ul_saved *saved)
 {
-    save_rows(report->plan, saved->rows);
-    saved->has_for_library = ul_report_has_calls(report);
-    if (saved->has_for_library)
-        saved->for_library =
-            (struct ul_saved_for_library){.packing_bytes = ul_report_packing_bytes(report),
-                                          .operand_bytes = ul_report_operand_bytes(report, arena)};
-    saved->has_weights_by_type = ul_report_weight_bytes(report, saved->weights_by_type);
-    ul_report_count_transfers(report, &saved->transfers);
-    saved->has_transfers = saved->transfers.saves + saved->transfers.loads > 0;
-    saved->has_for_precision = ul_report_precision(report) != NULL;
-    if (saved->has_for_precision) {
-        saved->for_precision.saved_bytes = ul_report_precision_bytes(report, arena);
-        saved->for_precision.too_large_count = ul_report_too_large(report);
+    const struct ul_plan *plan = report->plan;
+    struct ul_saved_transfers *transfers = &saved->transfers;
+    uint64_t runs_cost = 0;
+    *transfers = (struct ul_saved_transfers){.saves = 0};
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind == UL_PLAN_RUN && at->substep == 0)
+            runs_cost = ul_size_add_saturating(
+                runs_cost, report->problem->steps[at->step].alternatives[at->alternative].cost);
+        if (at->kind == UL_PLAN_COPY && !at->loads) {
+            transfers->saves++;
+            transfers->saved_bytes += report->problem->values[at->value].size_bytes;
+        } else if (at->kind == UL_PLAN_COPY) {
+            transfers->loads++;
+            transfers->loaded_bytes += report->problem->values[at->value].size_bytes;
+        }
     }
-    ul_report_save_kept(report, arena, saved);
+    saved->has_transfers = transfers->saves + transfers->loads > 0;
+    transfers->exposed_cost = plan->cost > runs_cost ? plan->cost - runs_cost : 0;
 }
 
 /* ---- Models ---- */
@@ -303,7 +308,10 @@ static void save(const struct ul_report *report, struct ul_arena *arena, struct 
     save_plan(report, saved);
     if (report->plan->bank_count > 0)
         save_banks(report, arena, saved);
-    save_sums(report, arena, saved);
+    save_rows(report->plan, saved->rows);
+    save_transfers(report, saved);
+    ul_report_save_calls(report, arena, saved);
+    ul_report_save_precision(report, arena, saved);
     save_blockers(report, arena, saved);
     save_remedies(arena, saved);
     ul_report_save_ladder(report, arena, saved);
