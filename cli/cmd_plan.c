@@ -90,8 +90,8 @@ static enum ul_status write_sweep(struct ul_cli_job *job)
 /* ---- lists of values: a table of plans ---- */
 
 static enum ul_status write_cases(struct ul_cli_job *job, const char *path,
-                                  const struct ul_report_table *table,
-                                  void (*put)(struct ul_text *, const struct ul_report_table *))
+                                  const struct ul_saved_table *table,
+                                  void (*put)(struct ul_text *, const struct ul_saved_table *))
 {
     struct ul_text text;
     if (path == NULL)
@@ -103,7 +103,7 @@ static enum ul_status write_cases(struct ul_cli_job *job, const char *path,
 
 static enum ul_status plan_cases(struct ul_cli_job *job)
 {
-    struct ul_report_table table;
+    struct ul_saved_table table;
     struct ul_text text;
     UL_TRY(ul_compile_table(&job->compile, &job->files, &job->axes, &table));
     UL_TRY(write_cases(job, job->options.json, &table, ul_report_put_table_json));

@@ -197,7 +197,7 @@ enum ul_status ul_compile_find_largest(struct ul_compile *compile,
  * differ, are the first axis. */
 enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_texts *models,
                                 const struct ul_axes *axes,
-                                struct ul_report_table *table) UL_MUST_CHECK;
+                                struct ul_saved_table *table) UL_MUST_CHECK;
 
 /* advice.c: finds what makes the plan smaller, by plans of the model with other options, and how
  * much its own choices save: report.facts. Call it after ul_compile_plan, unless the plan is
@@ -245,7 +245,7 @@ const char *ul_compile_command(struct ul_compile *compile);
 bool ul_compile_has_compiler(struct ul_compile *compile);
 
 /* describe.c: the compile's own plan as a case; its texts are the compile's. */
-struct ul_report_case ul_compile_note(const struct ul_compile *compile);
+struct ul_saved_table_plan ul_compile_note(const struct ul_compile *compile);
 
 /* plan_file.c: whether the model that was read is not the plan's; and the UL_MISMATCH that says
  * so. */

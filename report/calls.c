@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-bool ul_report_has_calls(const struct ul_report *report)
+static bool has_calls(const struct ul_report *report)
 {
     for (uint32_t i = 0; i < report->problem->step_count; i++) {
         if (report->steps[i].is_call)
@@ -19,7 +19,8 @@ bool ul_report_has_calls(const struct ul_report *report)
     return false;
 }
 
-uint64_t ul_report_packing_bytes(const struct ul_report *report)
+/* By how much weights are longer than their elements. */
+static uint64_t packing_bytes_of(const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
     uint64_t packing_bytes = 0;
@@ -36,7 +37,9 @@ uint64_t ul_report_packing_bytes(const struct ul_report *report)
     return packing_bytes;
 }
 
-bool ul_report_weight_bytes(const struct ul_report *report, uint64_t bytes[UL_DTYPE_COUNT])
+/* Adds up the weights, wherever they are, by the type of their elements. False: none has 8 bits or
+ * fewer, so there is nothing to report. */
+static bool add_weights(const struct ul_report *report, uint64_t bytes[UL_DTYPE_COUNT])
 {
     const struct ul_plan *plan = report->plan;
     bool is_narrow = false;
@@ -72,7 +75,8 @@ static bool is_operand(const struct ul_report *report, uint32_t value)
     return read;
 }
 
-uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena)
+/* Bytes at the peak of activations that kernels write and only calls read. */
+static uint64_t operand_bytes_of(const struct ul_report *report, struct ul_arena *arena)
 {
     const struct ul_plan *plan = report->plan;
     uint64_t operand_bytes = 0;
@@ -85,4 +89,15 @@ uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena
             operand_bytes += range->size_bytes;
     }
     return operand_bytes;
+}
+
+void ul_report_save_calls(const struct ul_report *report, struct ul_arena *arena,
+                          struct ul_saved *saved)
+{
+    saved->has_weights_by_type = add_weights(report, saved->weights_by_type);
+    saved->has_for_library = has_calls(report);
+    if (!saved->has_for_library)
+        return;
+    saved->for_library.packing_bytes = packing_bytes_of(report);
+    saved->for_library.operand_bytes = operand_bytes_of(report, arena);
 }

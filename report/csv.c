@@ -4,7 +4,6 @@
 #include "report/saved.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* The memory of the arena that holds an offset. */
 static const char *bank_name(const struct ul_saved *saved, uint64_t offset_bytes)
@@ -26,11 +25,9 @@ void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved)
         const struct ul_saved_step *maker = ul_saved_maker(saved, range);
         ul_text_put_csv(text, ul_saved_range_name(saved, text->arena, i));
         ul_text_put(text, ",");
-        ul_text_put_csv(text, range->type);
-        ul_text_printf(
-            text, ",%s,%" PRIu32 ",%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu32 ",%" PRIu32 ",",
-            ul_report_row_name(range->class), range->copy, range->space, range->offset_bytes,
-            range->size_bytes, range->begin, range->end);
+        ul_facts_put_fields(text, ul_class_range(), range,
+                            "type,class,copy,space,offset_bytes,size_bytes,begin,end");
+        ul_text_put(text, ",");
         if (range->alias != UL_PLAN_NONE)
             ul_text_printf(text, "%" PRIu64, (uint64_t)range->alias + 2);
         ul_text_put(text, ",");
@@ -48,26 +45,17 @@ void ul_csv_put_values(struct ul_text *text, const struct ul_saved *saved)
 void ul_csv_put_steps(struct ul_text *text, const struct ul_saved *saved)
 {
     uint64_t *curves[UL_SAVED_CURVES];
-    ul_saved_curves(saved, text->arena, curves);
+    const uint64_t *live = ul_saved_curves(saved, text->arena, curves);
     ul_text_put(text, "step,name,op,node,implementation,recomputation,flops,moved_bytes");
     for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
         ul_text_printf(text, ",%s_bytes", ul_report_row_name(c));
     ul_text_put(text, ",live_bytes\r\n");
     for (uint32_t i = 0; i < saved->step_count; i++) {
-        const struct ul_saved_step *step = &saved->steps[i];
-        const char *const fields[] = {step->name, step->op, step->node, step->implementation};
-        uint64_t live_bytes = 0;
-        ul_text_printf(text, "%" PRIu32, i);
-        for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
-            ul_text_put(text, ",");
-            ul_text_put_csv(text, fields[f]);
-        }
-        ul_text_printf(text, ",%" PRIu32 ",%" PRIu64 ",%" PRIu64, step->copy, step->flops,
-                       step->moved_bytes);
-        for (uint32_t c = 0; c < UL_SAVED_CURVES; c++) {
+        ul_text_printf(text, "%" PRIu32 ",", i);
+        ul_facts_put_fields(text, ul_class_step(), &saved->steps[i],
+                            "name,op,node,implementation,copy,flops,moved_bytes");
+        for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
             ul_text_printf(text, ",%" PRIu64, curves[c][i]);
-            live_bytes += curves[c][i];
-        }
-        ul_text_printf(text, ",%" PRIu64 "\r\n", live_bytes);
+        ul_text_printf(text, ",%" PRIu64 "\r\n", live[i]);
     }
 }

@@ -142,21 +142,12 @@ static void put_peak(struct ul_text *text, const char *when, const struct ul_sav
                    ul_report_fit_name(text->arena, step->op, columns / 4));
 }
 
-static bool has_option(const struct ul_saved *saved, const struct ul_report_option *option)
-{
-    for (uint32_t i = 0; i < saved->option_count; i++)
-        if (strcmp(saved->options[i].name, option->name) == 0 &&
-            strcmp(saved->options[i].value, option->value) == 0)
-            return true;
-    return false;
-}
-
 static void put_options(struct ul_text *text, const char *what, const struct ul_saved *of,
                         const struct ul_saved *other, size_t columns)
 {
     for (uint32_t i = 0; i < of->option_count; i++) {
         const struct ul_report_option *option = &of->options[i];
-        if (has_option(other, option))
+        if (ul_saved_has_option(other, option->name, option->value))
             continue;
         const char *words = ul_arena_printf(text->arena, "--%s%s%s", option->name,
                                             *option->value != '\0' ? " " : "", option->value);

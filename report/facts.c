@@ -20,6 +20,8 @@
         .name = set##_name, .count = sizeof set##_texts / sizeof *set##_texts};
 
 UL_NAMES(formats, "ullage-plan")
+UL_NAMES(ladder_formats, "ullage-ladder")
+UL_NAMES(table_formats, "ullage-table")
 UL_NAMES(passes, "forward", "backward")
 UL_NAMES(budgets, "process", "arena")
 UL_NAMES(owners, "program", "caller", "device")
@@ -65,7 +67,7 @@ static const struct ul_fact_names
 
 /* ---- Rows ---- */
 
-#define UL_PLACE_FLAG(key, of) .place = offsetof(own, key), .names = &of##_names
+#define UL_PLACE_FLAG(key, of) .names = &of##_names
 #define UL_PLACE_COUNT UL_PLACE_FLAG
 #define UL_PLACE_BYTES UL_PLACE_FLAG
 #define UL_PLACE_NS UL_PLACE_FLAG
@@ -78,21 +80,20 @@ static const struct ul_fact_names
 #define UL_PLACE_NAME UL_PLACE_FLAG
 #define UL_PLACE_CLASS UL_PLACE_FLAG
 #define UL_PLACE_KIND UL_PLACE_FLAG
-#define UL_PLACE_INDEXES(key, of)                                                                  \
-    .place = offsetof(own, key), .count_place = offsetof(own, key##_count)
+#define UL_PLACE_INDEXES(key, of) .count_place = offsetof(own, key##_count)
+#define UL_PLACE_TEXTS UL_PLACE_INDEXES
 #define UL_PLACE_SET(key, of) UL_PLACE_FLAG(key, of), .flag_place = offsetof(own, has_##key)
 #define UL_PLACE_SUMS UL_PLACE_SET
 #define UL_PLACE_SUMS_BLOCK UL_PLACE_SET
 #define UL_PLACE_PAIRS(key, of) UL_PLACE_SET(key, of), .count_place = offsetof(own, option_count)
-#define UL_PLACE_OBJECT(key, of)                                                                   \
-    .place = offsetof(own, key), .flag_place = offsetof(own, has_##key), .class = class_##of
+#define UL_PLACE_OBJECT(key, of) .flag_place = offsetof(own, has_##key), .class = ul_class_##of
 #define UL_PLACE_BLOCK UL_PLACE_OBJECT
 #define UL_PLACE_LIST(key, of) UL_PLACE_OBJECT(key, of), .count_place = offsetof(own, of##_count)
 #define UL_PLACE_ROWS UL_PLACE_LIST
 #define UL_PLACE_TABLE UL_PLACE_LIST
 
 #define UL_CLASS(name, tag)                                                                        \
-    static const struct ul_fact_class *class_##name(void)                                          \
+    const struct ul_fact_class *ul_class_##name(void)                                              \
     {                                                                                              \
         typedef struct tag own;                                                                    \
         static const struct ul_fact facts[] = {
@@ -103,25 +104,25 @@ static const struct ul_fact_names
         .size_bytes = sizeof(own), .count = sizeof facts / sizeof *facts, .facts = facts};         \
     return &class;                                                                                 \
     }
-#define UL_ROW(type_of, key_of, of, when_of, held_of, meaning_of, size)                            \
+#define UL_ROW(type_of, key_of, of, when_of, held_of, meaning_of, ...)                             \
     {.key = #key_of,                                                                               \
+     .place = offsetof(own, key_of),                                                               \
+     .size_bytes = sizeof((own *)NULL)->key_of,                                                    \
      .type = UL_FACT_##type_of,                                                                    \
      .when = UL_FACT_##when_of,                                                                    \
      .held = UL_FACT_##held_of,                                                                    \
      .meaning = meaning_of,                                                                        \
-     .size_key = size,                                                                             \
-     UL_PLACE_##type_of(key_of, of)},
+     UL_PLACE_##type_of(key_of, of),                                                               \
+     __VA_ARGS__},
 #define UL_FACT_OF(type, key, of, when, held, meaning)                                             \
-    UL_ROW(type, key, of, when, held, meaning, NULL)
+    UL_ROW(type, key, of, when, held, meaning, .size_key = NULL)
+#define UL_PLANNED(tag, type, key, of, when, held, meaning)                                        \
+    UL_ROW(type, key, of, when, held, meaning, .planned_place = offsetof(struct tag, key),         \
+           .planned_bytes = sizeof((struct tag *)NULL)->key)
 #define UL_SEARCH(key, size, when, held, meaning)                                                  \
-    UL_ROW(OBJECT, key, search, when, held, meaning, size)
-#define UL_MARK(name)
+    UL_ROW(OBJECT, key, search, when, held, meaning, .size_key = size)
+#define UL_OTHER(type, name)
 #include "report/facts.def"
-
-const struct ul_fact_class *ul_class_plan(void)
-{
-    return class_plan();
-}
 
 const struct ul_fact *ul_fact_find(const struct ul_fact_class *class, const char *key)
 {
@@ -134,4 +135,27 @@ const struct ul_fact *ul_fact_find(const struct ul_fact_class *class, const char
 const char *ul_fact_key(const struct ul_fact *fact, const char *size_key)
 {
     return size_key != NULL && strcmp(fact->key, "size") == 0 ? size_key : fact->key;
+}
+
+void ul_facts_take(const struct ul_fact_class *class, const void *planned, void *object)
+{
+    for (uint32_t i = 0; i < class->count; i++) {
+        const struct ul_fact *fact = &class->facts[i];
+        UL_ASSERT(fact->planned_bytes == 0 || fact->planned_bytes == fact->size_bytes);
+        memcpy((char *)object + fact->place, (const char *)planned + fact->planned_place,
+               fact->planned_bytes);
+    }
+}
+
+void ul_facts_give(const struct ul_fact_class *class, const void *object, void *planned)
+{
+    for (uint32_t i = 0; i < class->count; i++) {
+        const struct ul_fact *fact = &class->facts[i];
+        char *to = (char *)planned + fact->planned_place;
+        UL_ASSERT(fact->planned_bytes == 0 || fact->planned_bytes == fact->size_bytes);
+        memcpy(to, (const char *)object + fact->place, fact->planned_bytes);
+        if (fact->planned_bytes > 0 && fact->type == UL_FACT_TEXT &&
+            **(const char **)(void *)to == '\0')
+            *(const char **)(void *)to = NULL;
+    }
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan.json says, as a struct, and the rows that it is made of (facts.def).
+/* What a plan.json says, and the files of a sweep, as structs, and the rows that they are made of
+ * (facts.def).
  *
- * Invariants: every member is a row, so that everything written is also read and described.
+ * Invariants: every member is a row, so that everything written is also described, and what a plan
+ * says is read again.
  * Ownership: texts, lists and records live in the arena of their maker. Units: as the types say.
  * Failure: a document that breaks its rows is UL_INVALID, with the key that is wrong. */
 #ifndef UL_REPORT_FACTS_H
@@ -56,6 +58,9 @@ enum {
 #define UL_MEMBER_INDEXES(key, of)            /* NULL: missing */                                  \
     const uint32_t *key;                                                                           \
     uint32_t key##_count;
+#define UL_MEMBER_TEXTS(key, of)                                                                   \
+    const char *const *key;                                                                        \
+    uint32_t key##_count;
 #define UL_MEMBER_SET(key, of)                                                                     \
     uint32_t key;                                                                                  \
     bool has_##key;
@@ -78,19 +83,24 @@ enum {
 #define UL_MEMBER_ROWS UL_MEMBER_LIST
 #define UL_MEMBER_TABLE UL_MEMBER_LIST
 
-#define UL_CLASS(name, tag) struct tag {
+/* Each class as rows, below: ul_class_plan() for the struct ul_saved. */
+#define UL_CLASS(name, tag)                                                                        \
+    const struct ul_fact_class *ul_class_##name(void);                                             \
+    struct tag {
 #define UL_CLASS_END                                                                               \
     }                                                                                              \
     ;
 #define UL_FACT_OF(type, key, of, when, held, meaning) UL_MEMBER_##type(key, of)
+#define UL_PLANNED(tag, type, key, of, when, held, meaning) UL_MEMBER_##type(key, of)
 #define UL_SEARCH(key, size, when, held, meaning) UL_MEMBER_OBJECT(key, search)
-#define UL_MARK(name) bool name;
+#define UL_OTHER(type, name) type name;
 #include "report/facts.def"
 #undef UL_CLASS
 #undef UL_CLASS_END
 #undef UL_FACT_OF
+#undef UL_PLANNED
 #undef UL_SEARCH
-#undef UL_MARK
+#undef UL_OTHER
 
 /* ---- The rows ---- */
 
@@ -110,6 +120,7 @@ enum ul_fact_type {
     UL_FACT_CLASS,
     UL_FACT_KIND,
     UL_FACT_INDEXES,
+    UL_FACT_TEXTS,
     UL_FACT_PAIRS, /* types from here on have a count and a flag as members too */
     UL_FACT_SET,
     UL_FACT_SUMS,
@@ -120,7 +131,7 @@ enum ul_fact_type {
     UL_FACT_ROWS,
     UL_FACT_TABLE
 };
-enum ul_fact_when { UL_FACT_NEED, UL_FACT_LATER, UL_FACT_SOME, UL_FACT_TOO };
+enum ul_fact_when { UL_FACT_NEED, UL_FACT_LATER, UL_FACT_SOME, UL_FACT_TOO, UL_FACT_ALSO };
 enum ul_fact_held {
     UL_FACT_SAID = 0,
     UL_FACT_WORD = 1,
@@ -145,6 +156,8 @@ struct ul_fact {
     const struct ul_fact_names *names;
     const struct ul_fact_class *(*class)(void); /* of an object or a list's entries; or NULL */
     size_t place, count_place, flag_place;      /* offsets in the struct */
+    size_t size_bytes;                          /* of the member */
+    size_t planned_place, planned_bytes;        /* in the planner's struct; 0 bytes: not there */
     const char *size_key;                       /* the name of its class's "size", or NULL */
     const char *meaning;
 };
@@ -153,17 +166,22 @@ struct ul_fact_class {
     uint32_t count;
     const struct ul_fact *facts;
 };
-/* The class of struct ul_saved. */
-const struct ul_fact_class *ul_class_plan(void);
 
 /* The fact with that key, or NULL. */
 const struct ul_fact *ul_fact_find(const struct ul_fact_class *class, const char *key);
 /* The fact's key in an object where "size" is called `size_key`; NULL: it is called "size". */
 const char *ul_fact_key(const struct ul_fact *fact, const char *size_key);
 
-/* facts_put.c: writes an object of the class, as the file plan.json or on a line of it. */
-void ul_facts_put(struct ul_text *text, const struct ul_saved *saved);
-/* Writes one member of it: "training": {...}. */
-void ul_facts_put_one(struct ul_text *text, const struct ul_saved *saved, const char *key);
+/* Copies what the planner's struct has, too: from it to the object of the class, and back. A
+ * missing text is NULL in the planner. */
+void ul_facts_take(const struct ul_fact_class *class, const void *planned, void *object);
+void ul_facts_give(const struct ul_fact_class *class, const void *object, void *planned);
+
+/* facts_put.c: writes a file of the class. */
+void ul_facts_put(struct ul_text *text, const struct ul_fact_class *class, const void *object);
+/* Writes members of an object as fields of CSV, separated by commas: a list as its length, a flag
+ * as 0 or 1. `paths` names them: "cost,method.order"; a field without a name stays empty. */
+void ul_facts_put_fields(struct ul_text *text, const struct ul_fact_class *class,
+                         const void *object, const char *paths);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes plan.json by the rows of facts.def. Tables are written as columns, one to a line, so that
- * a diff of two plans is readable. */
+/* Writes plan.json, and the files of a sweep, by the rows of facts.def. Tables are written as
+ * columns, one to a line, so that a diff of two plans is readable. */
 #include "report/facts.h"
 
 #include <inttypes.h>
@@ -27,6 +27,8 @@ static uint64_t number_of(const struct ul_fact *fact, const void *object)
 static bool says_something(const struct ul_fact *fact, const void *object)
 {
     const char *text;
+    if (fact->type == UL_FACT_RATIO)
+        return *(const double *)at(object, fact->place) != 0;
     if (fact->type >= UL_FACT_PAIRS)
         return *(const bool *)at(object, fact->flag_place);
     if (fact->type < UL_FACT_TEXT || fact->type > UL_FACT_NAME)
@@ -35,20 +37,20 @@ static bool says_something(const struct ul_fact *fact, const void *object)
     return text != NULL && text[0] != '\0';
 }
 
-/* Whether the fact, or a later one of its group, says something in any of the objects. */
+/* Whether the fact, or another one of its group, says something in any of the objects. */
 static bool is_there(const struct ul_fact_class *class, uint32_t index, const char *objects,
                      uint32_t count)
 {
     UL_ASSERT(index < class->count);
     const struct ul_fact *facts = class->facts;
-    bool is_said = facts[index].when <= UL_FACT_LATER;
-    for (; facts[index].when == UL_FACT_TOO; index--)
+    bool is_said = facts[index].when <= UL_FACT_LATER, is_alone = facts[index].when == UL_FACT_ALSO;
+    for (; facts[index].when >= UL_FACT_TOO && !is_alone; index--)
         UL_ASSERT(index > 0); /* the first of a group has a row of its own */
     do {
         for (uint32_t i = 0; i < count && !is_said; i++)
             is_said = says_something(&facts[index], objects + i * class->size_bytes);
         index++;
-    } while (index < class->count && facts[index].when == UL_FACT_TOO);
+    } while (!is_alone && index < class->count && facts[index].when >= UL_FACT_TOO);
     return is_said;
 }
 
@@ -57,6 +59,16 @@ static void put_indexes(struct ul_text *text, const uint32_t *indexes, uint32_t 
     ul_text_put(text, "[");
     for (uint32_t i = 0; i < count; i++)
         ul_text_printf(text, i == 0 ? "%" PRIu32 : ", %" PRIu32, indexes[i]);
+    ul_text_put(text, "]");
+}
+
+static void put_texts(struct ul_text *text, const char *const *texts, uint32_t count)
+{
+    ul_text_put(text, "[");
+    for (uint32_t i = 0; i < count; i++) {
+        ul_text_put(text, i == 0 ? "" : ", ");
+        ul_text_put_json(text, texts[i]);
+    }
     ul_text_put(text, "]");
 }
 
@@ -77,6 +89,10 @@ static void put_value(struct ul_text *text, const struct ul_fact *fact, const vo
     case UL_FACT_INDEXES:
         put_indexes(text, *(const uint32_t *const *)place,
                     *(const uint32_t *)at(object, fact->count_place));
+        return;
+    case UL_FACT_TEXTS:
+        put_texts(text, *(const char *const *const *)place,
+                  *(const uint32_t *)at(object, fact->count_place));
         return;
     case UL_FACT_TEXT:
     case UL_FACT_LINE:
@@ -239,15 +255,63 @@ static void put_object(struct ul_text *text, const struct ul_fact_class *class, 
     ul_text_put(text, indent == BLOCK ? "\n  }" : indent == TOP ? "\n}" : "}");
 }
 
-void ul_facts_put(struct ul_text *text, const struct ul_saved *saved)
+void ul_facts_put(struct ul_text *text, const struct ul_fact_class *class, const void *object)
 {
-    put_object(text, ul_class_plan(), saved, TOP, NULL);
+    put_object(text, class, object, TOP, NULL);
     ul_text_put(text, "\n");
 }
 
-void ul_facts_put_one(struct ul_text *text, const struct ul_saved *saved, const char *key)
+/* ---- CSV ---- */
+
+static void put_field(struct ul_text *text, const struct ul_fact *fact, const void *object)
 {
-    const struct ul_fact *fact = ul_fact_find(ul_class_plan(), key);
+    const void *place = at(object, fact->place);
+    const char *line = "";
+    switch ((int)fact->type) {
+    case UL_FACT_FLAG:
+        ul_text_put(text, *(const bool *)place ? "1" : "0");
+        break;
+    case UL_FACT_TEXTS:
+        ul_text_printf(text, "%" PRIu32, *(const uint32_t *)at(object, fact->count_place));
+        break;
+    case UL_FACT_CLASS:
+        ul_text_put_csv(text, fact->names->name(*(const uint32_t *)place));
+        break;
+    case UL_FACT_TEXT:
+    case UL_FACT_NAME:
+        line = *(const char *const *)place;
+        ul_text_put_csv(text, line != NULL ? line : "");
+        break;
+    default:
+        put_value(text, fact, object);
+    }
+}
+
+/* Writes the member with that path: "method.order". */
+static void put_path(struct ul_text *text, const struct ul_fact_class *class, const void *object,
+                     const char *path)
+{
+    size_t length = strcspn(path, ".");
+    const struct ul_fact *fact =
+        ul_fact_find(class, ul_arena_printf(text->arena, "%.*s", (int)length, path));
     UL_ASSERT(fact != NULL);
-    put_member(text, fact, saved, NULL);
+    if (path[length] == '.')
+        put_path(text, fact->class(), at(object, fact->place), path + length + 1);
+    else
+        put_field(text, fact, object);
+}
+
+void ul_facts_put_fields(struct ul_text *text, const struct ul_fact_class *class,
+                         const void *object, const char *paths)
+{
+    for (const char *path = paths; *path != '\0';) {
+        size_t length = strcspn(path, ",");
+        if (length > 0)
+            put_path(text, class, object, ul_arena_printf(text->arena, "%.*s", (int)length, path));
+        path += length;
+        if (*path == ',') {
+            ul_text_put(text, ",");
+            path++;
+        }
+    }
 }

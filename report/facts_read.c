@@ -232,10 +232,11 @@ static enum ul_status read_column(const struct where *where, const struct ul_fac
 static bool is_needed(const struct ul_fact_class *class, uint32_t index, const json_t *object)
 {
     uint32_t first = index;
-    for (; class->facts[first].when == UL_FACT_TOO; first--)
+    for (; class->facts[first].when >= UL_FACT_TOO; first--)
         UL_ASSERT(first > 0);
     return class->facts[index].when == UL_FACT_NEED ||
-           (first < index && json_object_get(object, class->facts[first].key) != NULL);
+           (class->facts[index].when == UL_FACT_TOO &&
+            json_object_get(object, class->facts[first].key) != NULL);
 }
 
 /* Clears a missing fact; a missing text is an empty one. */

@@ -56,39 +56,14 @@ const char *ul_report_fit_name(struct ul_arena *arena, const char *name, size_t 
     return ul_arena_printf(arena, "%.*s..%s", (int)bytes_within(shown, head), shown, rest);
 }
 
-uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
-{
-    const struct ul_plan_rows *rows = &report->plan->rows;
-    if (row < UL_PLAN_CLASS_COUNT)
-        return rows->class_bytes[row];
-    if (row == UL_PLAN_CLASS_COUNT)
-        return rows->alignment_bytes;
-    if (row == UL_PLAN_CLASS_COUNT + 1)
-        return rows->holes_bytes;
-    uint64_t sum = rows->alignment_bytes + rows->holes_bytes;
-    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++)
-        sum += rows->class_bytes[i];
-    return report->plan->reserved_bytes[0] - sum;
-}
-
-/* Whether there were no other programs, with steps computed in pieces, to choose from. */
-static bool is_only_program(const struct ul_report *report)
-{
-    for (uint32_t i = 0; i < report->facts.option_count; i++) {
-        const struct ul_report_option *option = &report->facts.options[i];
-        if (strcmp(option->name, "no-pass") == 0 && strcmp(option->value, "split") == 0)
-            return true;
-    }
-    return false;
-}
-
 uint64_t ul_report_floor_bytes(const struct ul_report *report)
 {
     const struct ul_problem *problem = report->problem;
-    uint64_t floor_bytes = report->plan->lower_bound_bytes;
-    if (!is_only_program(report))
-        floor_bytes = ul_account_ends_bound(problem->arena, problem, report->plan->alignment_bytes);
-    return floor_bytes;
+    /* whether there were no other programs, with steps computed in pieces, to choose from */
+    bool is_only_program = ul_saved_has_option(&report->facts, "no-pass", "split");
+    return is_only_program
+               ? report->plan->lower_bound_bytes
+               : ul_account_ends_bound(problem->arena, problem, report->plan->alignment_bytes);
 }
 
 uint64_t ul_report_limit_bytes(const struct ul_problem *problem, const struct ul_saved *facts)
@@ -114,27 +89,6 @@ uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index)
             break;
     }
     return space; /* an invalid index stays invalid */
-}
-
-void ul_report_count_transfers(const struct ul_report *report, struct ul_saved_transfers *transfers)
-{
-    const struct ul_plan *plan = report->plan;
-    uint64_t runs_cost = 0;
-    *transfers = (struct ul_saved_transfers){.saves = 0};
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_plan_position *at = &plan->positions[p];
-        if (at->kind == UL_PLAN_RUN && at->substep == 0)
-            runs_cost = ul_size_add_saturating(
-                runs_cost, report->problem->steps[at->step].alternatives[at->alternative].cost);
-        if (at->kind == UL_PLAN_COPY && !at->loads) {
-            transfers->saves++;
-            transfers->saved_bytes += report->problem->values[at->value].size_bytes;
-        } else if (at->kind == UL_PLAN_COPY) {
-            transfers->loads++;
-            transfers->loaded_bytes += report->problem->values[at->value].size_bytes;
-        }
-    }
-    transfers->exposed_cost = plan->cost > runs_cost ? plan->cost - runs_cost : 0;
 }
 
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)
@@ -200,18 +154,14 @@ uint32_t ul_report_recomputed(const struct ul_plan *plan)
     return count;
 }
 
-double ul_report_repeated(const struct ul_report *report, uint32_t *count)
+double ul_report_repeated(const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
     double all = 0, repeated = 0;
-    *count = 0;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        if (at->kind != UL_PLAN_RUN || at->substep != 0)
-            continue;
-        double flops = (double)report->steps[at->step].flop_count;
-        *count += at->copy > 0;
-        *(at->copy > 0 ? &repeated : &all) += flops;
+        if (at->kind == UL_PLAN_RUN && at->substep == 0)
+            *(at->copy > 0 ? &repeated : &all) += (double)report->steps[at->step].flop_count;
     }
     return all > 0 ? repeated / all : 0;
 }

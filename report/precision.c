@@ -6,12 +6,8 @@
 #include "ir/view.h"
 #include "report/saved.h"
 
-const char *ul_report_precision(const struct ul_report *report)
-{
-    return ul_saved_option(&report->facts, "precision");
-}
-
-uint32_t ul_report_too_large(const struct ul_report *report)
+/* Weights whose numbers 16 bits cannot hold. */
+static uint32_t count_too_large(const struct ul_report *report)
 {
     uint32_t count = 0;
     for (uint32_t v = 0; v < report->problem->value_count; v++)
@@ -27,7 +23,8 @@ static uint64_t saved_by(const struct ul_report_value *value)
     return ul_size_mul_or_die(elements, more);
 }
 
-uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_arena *arena)
+/* At the peak. */
+static uint64_t saved_bytes_of(const struct ul_report *report, struct ul_arena *arena)
 {
     const struct ul_plan *plan = report->plan;
     uint64_t saved_bytes = 0;
@@ -82,8 +79,9 @@ static struct ul_saved_kept count_kept(const struct ul_report *report, struct ul
     return row;
 }
 
-void ul_report_save_kept(const struct ul_report *report, struct ul_arena *arena,
-                         struct ul_saved *saved)
+/* Most bytes first. Each value counts once, however often it has a place in the plan. */
+static void save_kept(const struct ul_report *report, struct ul_arena *arena,
+                      struct ul_saved *saved)
 {
     bool *lies = UL_NEW_ARRAY(arena, bool, report->problem->value_count);
     struct ul_saved_kept *rows = UL_NEW_ARRAY(arena, struct ul_saved_kept, UL_KEPT_COUNT);
@@ -102,4 +100,15 @@ void ul_report_save_kept(const struct ul_report *report, struct ul_arena *arena,
         rows[at] = row;
     }
     saved->has_stays_f32 = saved->kept_count > 0;
+}
+
+void ul_report_save_precision(const struct ul_report *report, struct ul_arena *arena,
+                              struct ul_saved *saved)
+{
+    saved->has_for_precision = ul_saved_option(&report->facts, "precision") != NULL;
+    if (!saved->has_for_precision)
+        return;
+    saved->for_precision.saved_bytes = saved_bytes_of(report, arena);
+    saved->for_precision.too_large_count = count_too_large(report);
+    save_kept(report, arena, saved);
 }

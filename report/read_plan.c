@@ -102,14 +102,9 @@ static enum ul_status place_steps(const struct ul_saved *said, struct ul_arena *
             .kind = to->kind,
             .loads = to->loads,
             .step = to->kind == UL_PLAN_RUN ? at->step : 0,
-            .alternative = at->alternative,
             .substep = at->part,
-            .copy = at->copy,
-            .stream = at->stream,
-            .value = at->value,
-            .space = to->kind == UL_PLAN_COPY ? ul_report_space_at(problem, at->space) : 0,
-            .awaited = at->awaited,
-            .region = at->region};
+            .space = to->kind == UL_PLAN_COPY ? ul_report_space_at(problem, at->space) : 0};
+        ul_facts_give(ul_class_step(), at, to);
     }
     return UL_OK;
 }
@@ -126,15 +121,8 @@ static enum ul_status place_ranges(const struct ul_saved *said, struct ul_arena 
             return ul_diag_set(diag, UL_INVALID,
                                "\"ranges\": entry %u of \"value\", of %s, is no value of %u", i,
                                ul_quote(arena, range->name), problem->value_count);
-        plan->ranges[i] = (struct ul_plan_range){.value = range->value,
-                                                 .copy = range->copy,
-                                                 .class = range->class,
-                                                 .space = ul_report_space_at(problem, range->space),
-                                                 .alias = range->alias,
-                                                 .offset_bytes = range->offset_bytes,
-                                                 .size_bytes = range->size_bytes,
-                                                 .begin = range->begin,
-                                                 .end = range->end};
+        ul_facts_give(ul_class_range(), range, &plan->ranges[i]);
+        plan->ranges[i].space = ul_report_space_at(problem, range->space);
     }
     return UL_OK;
 }
@@ -164,8 +152,6 @@ static enum ul_status place_banks(const struct ul_saved *said, struct ul_arena *
                                   struct ul_diag *diag)
 {
     plan->bank_count = said->bank_count;
-    plan->bank_cost = said->bank_cost;
-    plan->bank_cost_bound = said->bank_cost_bound;
     if (said->bank_count != problem->bank_count && (said->fits || said->bank_count > 0))
         return ul_diag_set(diag, UL_MISMATCH, "\"banks\": %u of them, and --space gives %u",
                            said->bank_count, problem->bank_count);
@@ -284,39 +270,21 @@ static enum ul_status check_claims(const struct ul_saved *said, const struct ul_
     return check_floor(said, problem, plan, diag);
 }
 
-/* NULL for a missing text, as in the planner. */
-static const char *text_of(const char *text)
-{
-    return text[0] != '\0' ? text : NULL;
-}
-
 enum ul_status ul_report_read_plan(struct ul_arena *arena, const struct ul_saved *said,
                                    const struct ul_problem *problem, struct ul_plan *plan,
                                    struct ul_diag *diag)
 {
     bool is_process = is_of_process(said) && said->process_bytes != UINT64_MAX;
     *plan =
-        (struct ul_plan){.order_lower_bound_bytes = said->order_lower_bound_bytes,
-                         .orders_lower_bound_bytes = said->orders_lower_bound_bytes,
-                         .lower_bound_bytes = said->lower_bound_bytes,
-                         .alignment_bytes = said->alignment_bytes,
-                         .smallest_budget_bytes = said->smallest_budget_bytes,
-                         .bounded_bytes = is_process ? said->process_bytes : said->reserved_bytes,
+        (struct ul_plan){.bounded_bytes = is_process ? said->process_bytes : said->reserved_bytes,
                          .peak_position = said->peak_step,
-                         .cost = said->cost,
-                         .base_cost = said->base_cost,
-                         .cost_bound = said->cost_bound,
-                         .cost_bound_method = text_of(said->cost_bound_method),
-                         .optimal_within = text_of(said->optimal_within),
-                         .fits = said->fits,
                          .packing_proven = said->fits && said->proven,
-                         .optimal = said->optimal,
-                         .stopped_by_time = said->stopped_by_time,
                          .order_method = said->method.order,
                          .remat_method = said->method.remat,
                          .pack_method = said->method.pack,
                          .rows.alignment_bytes = said->rows[UL_PLAN_CLASS_COUNT],
                          .rows.holes_bytes = said->rows[UL_PLAN_CLASS_COUNT + 1]};
+    ul_facts_give(ul_class_plan(), said, plan);
     memcpy(plan->rows.class_bytes, said->rows, sizeof plan->rows.class_bytes);
     UL_TRY(place_spaces(said, arena, problem, plan, diag));
     UL_TRY(place_banks(said, arena, problem, plan, diag));

@@ -28,7 +28,6 @@ struct ul_report_value {
     bool is_too_large;     /* a weight that stays f32, because its numbers do not fit 16 bits */
 };
 
-/* What a plan is about. */
 /* An alternative of the program: the chains that it computes in pieces, as option --split names
  * them; what it lays out as in the model, as in --row-major; and what its backward pass computes as
  * it is read, as in --inside. */
@@ -45,47 +44,9 @@ struct ul_report_alternative {
 /* The space of weights that are read-only data, where a plan has any. */
 enum { UL_REPORT_READ_ONLY = 1 };
 
-/* A plan of the model under other options, made for comparison. */
-struct ul_report_case {
-    enum ul_status status; /* UL_OK: it fits; UL_NO_FIT: there is a plan, but not within its budget;
-                              else there is none, and `message` says why */
-    const char *message;
-    bool is_planned; /* the fields below are of that plan */
-    uint64_t reserved_bytes, process_bytes;
-    uint64_t bounded_bytes;   /* the part of these that a budget bounds */
-    bool bounds_buffer;       /* that part is the buffer */
-    const char *process_of;   /* the owner of the process, as a plan names it */
-    uint64_t budget_bytes;    /* 0: none */
-    uint64_t cost;            /* predicted ns of a step, with all its micro-batches */
-    double overhead;          /* of a run, relative to the program that is built without a budget */
-    uint64_t sample_count;    /* samples of a step: first dimensions of the first input */
-    uint64_t largest;         /* size that --max-batch or --max-dim found; 0: it was given */
-    uint64_t weight_elements; /* of the model */
-    const char *model_sha256; /* where a table has several models; else NULL */
-    uint32_t recomputed_count, split_count, row_major_count, inside_count;
-    const char *peak_node, *peak_op, *peak_source; /* NULL: nothing runs; no source line is known */
-};
-
 /* The most changes that are planned for advice, and the most rungs of the ladder that become
  * remedies. */
 enum { UL_REPORT_CHANGES = 24, UL_REPORT_RUNGS = 3 };
-/* A table of cases: each takes one value of each axis; the last axis changes fastest. */
-struct ul_report_axis {
-    const char *option; /* "dim" */
-    const char *label;  /* "batch" */
-    uint32_t count;
-    const char *const *values;
-};
-struct ul_report_table {
-    const char *model_name;   /* several names are joined */
-    const char *model_sha256; /* NULL: there are several, and each case has its own */
-    uint32_t option_count;    /* options that all cases share */
-    const struct ul_report_option *options;
-    uint32_t axis_count, case_count;
-    const struct ul_report_axis *axes;
-    const struct ul_report_case *cases;
-};
-
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
@@ -118,7 +79,6 @@ void ul_report_find_readers(const struct ul_report *report, struct ul_arena *are
 /* facts.c, figures.c */
 
 const char *ul_report_row_name(uint32_t row);
-uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
 /* The same for people, with blanks. */
 const char *ul_report_row_label(struct ul_arena *arena, uint32_t row);
 /* One unit for a whole summary of so many bytes, so that its columns visibly add up. */
@@ -143,9 +103,6 @@ uint64_t ul_report_limit_bytes(const struct ul_problem *problem, const struct ul
  * (for the count of all spaces, how many have one), and the space of an index. */
 uint32_t ul_report_space_index(const struct ul_problem *problem, uint32_t space);
 uint32_t ul_report_space_at(const struct ul_problem *problem, uint32_t index);
-/* Counts what a plan copies between spaces; the cost that nothing hides is part of the plan's. */
-void ul_report_count_transfers(const struct ul_report *report,
-                               struct ul_saved_transfers *transfers);
 /* The step that the plan runs at a position; transfers and waits are not steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
 /* Finds up to `wanted` steps that need most by themselves, in order, and how much besides what
@@ -154,8 +111,8 @@ uint32_t ul_report_blockers(const struct ul_report *report, struct ul_arena *are
                             uint32_t *steps, uint64_t *need_bytes);
 /* How many runs of steps in a plan are recomputations. */
 uint32_t ul_report_recomputed(const struct ul_plan *plan);
-/* How many runs of steps are recomputations, and their operations as a fraction of all others. */
-double ul_report_repeated(const struct ul_report *report, uint32_t *count);
+/* Operations of recomputations as a fraction of all others. */
+double ul_report_repeated(const struct ul_report *report);
 /* Ranges alive at the peak other than weights and optimizer state, the newest member of each alias
  * chain; the `wanted` biggest come first, in order. Returns how many there are. */
 uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
@@ -194,29 +151,13 @@ enum ul_status ul_report_check_said(struct ul_arena *arena, const char *said, si
                                     struct ul_report_words *words,
                                     struct ul_diag *diag) UL_MUST_CHECK;
 
-/* calls.c: parts of the rows that exist for the calls of a library; 0 where there are none. */
+/* calls.c: parts of the rows that exist for the calls of a library, and weights by type. */
+void ul_report_save_calls(const struct ul_report *report, struct ul_arena *arena,
+                          struct ul_saved *saved);
 
-bool ul_report_has_calls(const struct ul_report *report);
-/* By how much weights are longer than their elements. */
-uint64_t ul_report_packing_bytes(const struct ul_report *report);
-/* Bytes of the weights, wherever they are, by the type of their elements. False: none has 8 bits or
- * fewer, so there is nothing to report. */
-bool ul_report_weight_bytes(const struct ul_report *report, uint64_t bytes[UL_DTYPE_COUNT]);
-/* Bytes at the peak of activations that kernels write and only calls read. */
-uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena);
-
-/* precision.c: values in f32 where --precision asks for 16 bits, by reason, with the reason of most
- * bytes first; none without the option. Each value counts once, however often it has a place in the
- * plan. */
-void ul_report_save_kept(const struct ul_report *report, struct ul_arena *arena,
-                         struct ul_saved *saved);
-
-/* precision.c: --precision, "fp16" or "bf16", as which all f32 is stored; NULL: f32 stays. */
-const char *ul_report_precision(const struct ul_report *report);
-/* How many weights stay f32, because 16 bits cannot hold their numbers. */
-uint32_t ul_report_too_large(const struct ul_report *report);
-/* What storing in 16 bits saves in the arena at the peak. */
-uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_arena *arena);
+/* precision.c: with --precision, what 16 bits save, and what is f32 all the same, by reason. */
+void ul_report_save_precision(const struct ul_report *report, struct ul_arena *arena,
+                              struct ul_saved *saved);
 
 /* training.c: lines of the summary, with the gradients' bytes at the peak. */
 void ul_report_put_training(struct ul_text *text, const struct ul_saved_training *training,
@@ -236,10 +177,10 @@ void ul_report_save_ladder(const struct ul_report *report, struct ul_arena *aren
 
 /* what_if.c: one row for each case. */
 
-void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
+void ul_report_put_table_text(struct ul_text *text, const struct ul_saved_table *table,
                               uint32_t columns);
-void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table);
-void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table);
+void ul_report_put_table_csv(struct ul_text *text, const struct ul_saved_table *table);
+void ul_report_put_table_json(struct ul_text *text, const struct ul_saved_table *table);
 
 /* refusal.c */
 

@@ -13,29 +13,21 @@ static void save_range(const struct ul_report *report, struct ul_arena *arena,
                        struct ul_saved_range *saved)
 {
     const struct ul_plan_range *range = &report->plan->ranges[i];
-    bool is_value = range->value != UL_PLAN_NONE, has_storage = ul_report_precision(report) != NULL;
+    bool is_value = range->value != UL_PLAN_NONE;
+    bool has_storage = ul_saved_option(&report->facts, "precision") != NULL;
     struct ul_text type;
     ul_text_init(&type, arena);
     if (is_value)
         ul_type_print(&type, &report->values[range->value].type);
-    *saved = (struct ul_saved_range){
-        .value = range->value,
-        .name = is_value ? report->values[range->value].name
-                         : ul_report_step_at(report, range->begin).name,
-        .type = type.data,
-        .copy = range->copy,
-        .class = range->class,
-        .space = ul_report_space_index(report->problem, range->space),
-        .alias = range->alias,
-        .offset_bytes = range->offset_bytes,
-        .size_bytes = range->size_bytes,
-        .begin = range->begin,
-        .end = range->end,
-        .readers = readers->positions + readers->first[i],
-        .readers_count = readers->first[i + 1] - readers->first[i],
-        .storage = is_value && has_storage
-                       ? ul_dtype_get(report->values[range->value].storage)->name
-                       : ""};
+    ul_facts_take(ul_class_range(), range, saved);
+    saved->name =
+        is_value ? report->values[range->value].name : ul_report_step_at(report, range->begin).name;
+    saved->type = type.data;
+    saved->space = ul_report_space_index(report->problem, range->space);
+    saved->readers = readers->positions + readers->first[i];
+    saved->readers_count = readers->first[i + 1] - readers->first[i];
+    if (is_value && has_storage)
+        saved->storage = ul_dtype_get(report->values[range->value].storage)->name;
 }
 
 /* Something that does not run has neither a number nor a pass. */
@@ -54,19 +46,14 @@ static void save_step(const struct ul_report *report, const struct ul_report_rea
         .pass = !is_run || !trains                  ? NULL
                 : at->step < readers->forward_count ? "forward"
                                                     : "backward",
-        .copy = at->copy,
-        .alternative = at->alternative,
         .implementation =
             is_run ? report->problem->steps[at->step].alternatives[at->alternative].name : "",
         .part = at->substep,
         .flops = step.flop_count,
         .moved_bytes = step.moved_bytes,
         .kind = ul_plan_word_of(at->kind, at->loads),
-        .stream = at->stream,
-        .value = at->value,
-        .space = ul_report_space_index(report->problem, at->space),
-        .awaited = at->awaited,
-        .region = at->region};
+        .space = ul_report_space_index(report->problem, at->space)};
+    ul_facts_take(ul_class_step(), at, saved);
 }
 
 static void save_tables(const struct ul_report *report, struct ul_arena *arena,
@@ -140,8 +127,6 @@ static void save_banks(const struct ul_report *report, struct ul_arena *arena,
     }
     saved->banks = banks;
     saved->bank_count = plan->bank_count;
-    saved->bank_cost = plan->bank_cost;
-    saved->bank_cost_bound = plan->bank_cost_bound;
 }
 
 /* A process is no smaller than its buffer, except for rows that are never looked up. */
@@ -161,23 +146,11 @@ static void save_plan(const struct ul_report *report, struct ul_saved *saved)
 {
     const struct ul_plan *plan = report->plan;
     saved->reserved_bytes = plan->reserved_bytes[0];
-    saved->order_lower_bound_bytes = plan->order_lower_bound_bytes;
-    saved->orders_lower_bound_bytes = plan->orders_lower_bound_bytes;
-    saved->lower_bound_bytes = plan->lower_bound_bytes;
-    saved->alignment_bytes = plan->alignment_bytes;
-    saved->fits = plan->fits;
+    ul_facts_take(ul_class_plan(), plan, saved);
     /* where the plan does not fit, whether that is proven for all */
     saved->proven = plan->fits ? plan->packing_proven : is_misfit_proven(report);
-    saved->optimal = plan->optimal;
-    saved->cost_bound = plan->cost_bound;
-    saved->cost_bound_method = plan->cost_bound_method;
-    saved->optimal_within = plan->optimal_within;
-    saved->stopped_by_time = plan->stopped_by_time;
-    saved->smallest_budget_bytes = plan->smallest_budget_bytes;
     saved->peak_step = plan->peak_position;
-    saved->cost = plan->cost;
     saved->step_cost = saved->step_cost != plan->cost ? saved->step_cost : 0;
-    saved->base_cost = plan->base_cost;
     saved->overhead = ul_plan_overhead(plan->cost, plan->base_cost);
     saved->method = (struct ul_saved_method){
         .order = plan->order_method, .remat = plan->remat_method, .pack = plan->pack_method};
@@ -185,25 +158,40 @@ static void save_plan(const struct ul_report *report, struct ul_saved *saved)
 
 /* ---- Facts that follow from the tables ---- */
 
-static void save_sums(const struct ul_report *report, struct ul_arena *arena,
-                      struct ul_saved *saved)
+/* What no other row has is the last. */
+static void save_rows(const struct ul_plan *plan, uint64_t rows[UL_REPORT_ROW_COUNT])
 {
-    for (uint32_t i = 0; i < UL_REPORT_ROW_COUNT; i++)
-        saved->rows[i] = ul_report_row_bytes(report, i);
-    saved->has_for_library = ul_report_has_calls(report);
-    if (saved->has_for_library)
-        saved->for_library =
-            (struct ul_saved_for_library){.packing_bytes = ul_report_packing_bytes(report),
-                                          .operand_bytes = ul_report_operand_bytes(report, arena)};
-    saved->has_weights_by_type = ul_report_weight_bytes(report, saved->weights_by_type);
-    ul_report_count_transfers(report, &saved->transfers);
-    saved->has_transfers = saved->transfers.saves + saved->transfers.loads > 0;
-    saved->has_for_precision = ul_report_precision(report) != NULL;
-    if (saved->has_for_precision) {
-        saved->for_precision.saved_bytes = ul_report_precision_bytes(report, arena);
-        saved->for_precision.too_large_count = ul_report_too_large(report);
+    enum { LAST = UL_REPORT_ROW_COUNT - 1 };
+    memcpy(rows, plan->rows.class_bytes, sizeof plan->rows.class_bytes);
+    rows[UL_PLAN_CLASS_COUNT] = plan->rows.alignment_bytes;
+    rows[UL_PLAN_CLASS_COUNT + 1] = plan->rows.holes_bytes;
+    rows[LAST] = plan->reserved_bytes[0];
+    for (uint32_t i = 0; i < LAST; i++)
+        rows[LAST] -= rows[i];
+}
+
+/* Counts what the plan copies between spaces; the cost that nothing hides is part of the plan's. */
+static void save_transfers(const struct ul_report *report, struct ul_saved *saved)
+{
+    const struct ul_plan *plan = report->plan;
+    struct ul_saved_transfers *transfers = &saved->transfers;
+    uint64_t runs_cost = 0;
+    *transfers = (struct ul_saved_transfers){.saves = 0};
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind == UL_PLAN_RUN && at->substep == 0)
+            runs_cost = ul_size_add_saturating(
+                runs_cost, report->problem->steps[at->step].alternatives[at->alternative].cost);
+        if (at->kind == UL_PLAN_COPY && !at->loads) {
+            transfers->saves++;
+            transfers->saved_bytes += report->problem->values[at->value].size_bytes;
+        } else if (at->kind == UL_PLAN_COPY) {
+            transfers->loads++;
+            transfers->loaded_bytes += report->problem->values[at->value].size_bytes;
+        }
     }
-    ul_report_save_kept(report, arena, saved);
+    saved->has_transfers = transfers->saves + transfers->loads > 0;
+    transfers->exposed_cost = plan->cost > runs_cost ? plan->cost - runs_cost : 0;
 }
 
 /* ---- Models ---- */
@@ -257,16 +245,14 @@ static void weigh(const struct ul_report *report, struct ul_arena *arena,
 {
     uint64_t *curves[UL_SAVED_CURVES];
     UL_ASSERT(report->model_regions != NULL);
-    ul_saved_curves(saved, arena, curves);
+    const uint64_t *live = ul_saved_curves(saved, arena, curves);
     for (uint32_t p = 0; p < saved->step_count; p++) {
         const struct ul_plan_position *at = &report->plan->positions[p];
         bool is_run = at->kind == UL_PLAN_RUN;
         const struct ul_plan_step *step = is_run ? &report->problem->steps[at->step] : NULL;
         uint32_t m = model_of(report, is_run ? step->region : at->region);
-        uint64_t live_bytes = 0, *peak_bytes = weighed[m].peak_bytes;
-        for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
-            live_bytes += curves[c][p];
-        *peak_bytes = live_bytes > *peak_bytes ? live_bytes : *peak_bytes;
+        uint64_t *peak_bytes = weighed[m].peak_bytes;
+        *peak_bytes = live[p] > *peak_bytes ? live[p] : *peak_bytes;
         if (!is_run)
             continue;
         *weighed[m].cost += at->substep == 0 ? step->alternatives[at->alternative].cost : 0;
@@ -351,7 +337,10 @@ static void save(const struct ul_report *report, struct ul_arena *arena, struct 
     save_plan(report, saved);
     if (report->plan->bank_count > 0)
         save_banks(report, arena, saved);
-    save_sums(report, arena, saved);
+    save_rows(report->plan, saved->rows);
+    save_transfers(report, saved);
+    ul_report_save_calls(report, arena, saved);
+    ul_report_save_precision(report, arena, saved);
     save_blockers(report, arena, saved);
     save_remedies(arena, saved);
     ul_report_save_ladder(report, arena, saved);
@@ -364,5 +353,5 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
 {
     struct ul_saved saved;
     save(report, text->arena, &saved);
-    ul_facts_put(text, &saved);
+    ul_facts_put(text, ul_class_plan(), &saved);
 }

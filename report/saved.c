@@ -119,6 +119,45 @@ const struct ul_saved_remedy *ul_saved_cheapest(const struct ul_saved *saved)
     return best;
 }
 
+const struct ul_remedy_kind *ul_remedy_kind_find(const char *kind)
+{
+    static const struct ul_remedy_kind kinds[] = {
+        {"reorder", "reorder", "Run the steps in another order."},
+        {"reuse", "reuse", "Let values share bytes, one after the other."},
+        {"in-place", "in-place", "Let results overwrite operands that nobody reads again."},
+        {"views", "views", "Read values where they lie instead of copying them."},
+        {"fuse", "fuse", "Compute neighbours in one step, so that nothing lies between them."},
+        {"recompute", "recomputation", "Compute values again instead of keeping them."},
+        {"split", "chains in pieces", "Compute chains of steps in pieces."},
+        {"layout", "the model's layout", "Lay values out as in the model."},
+        {"inside", "light work inside",
+         "Compute light results where the backward pass reads them."},
+        {"precision", "16-bit storage", "Store weights and activations in 16 bits."},
+        {"quantize", "weights of few bits",
+         "Store weights of products in few bits; verify with the same option says its error."},
+        {"batch", "half that size", "Take a smaller batch."},
+        {"dim", "dim", "Take a smaller dimension."},
+        {"micro-batches", "micro-batches",
+         "Run a step on parts of the batch, and add up gradients."},
+        {"offload", "offload", "Keep what waits outside of this memory."},
+        {"output", "fewer outputs", "Do not ask for an output that waits for the end."},
+        {"optimizer", "smaller optimizer", "Train by an optimizer with less state."},
+        {"checkpoint", "checkpoint", "Keep less of the forward pass."},
+        {"clipping", "clipping", "Take the norm of gradients without keeping them all."},
+        {"weights", "weights", "Leave weights out of the buffer."},
+        {"threads", "threads", "Run on fewer threads, which have scratch each."},
+        {"implementation", "other kernels", "Run steps by implementations with less scratch."},
+        {"inputs and outputs", "inputs and outputs",
+         "Leave inputs and outputs in buffers of the caller."},
+        {"together", "these together", "Several of these together."},
+        {"budget", "budget", "Plan for a budget: reorder, recompute and split as far as it asks."},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].kind, kind) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
 const char *ul_saved_option(const struct ul_saved *saved, const char *name)
 {
     UL_ASSERT(name != NULL);
@@ -126,6 +165,16 @@ const char *ul_saved_option(const struct ul_saved *saved, const char *name)
         if (strcmp(saved->options[i].name, name) == 0)
             return saved->options[i].value;
     return NULL;
+}
+
+bool ul_saved_has_option(const struct ul_saved *saved, const char *name, const char *value)
+{
+    UL_ASSERT(name != NULL && value != NULL);
+    for (uint32_t i = 0; i < saved->option_count; i++)
+        if (strcmp(saved->options[i].name, name) == 0 &&
+            strcmp(saved->options[i].value, value) == 0)
+            return true;
+    return false;
 }
 
 const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
@@ -166,10 +215,11 @@ uint32_t ul_saved_alive(const struct ul_saved *saved, struct ul_arena *arena, ui
     return count;
 }
 
-void ul_saved_curves(const struct ul_saved *saved, struct ul_arena *arena,
-                     uint64_t *curves[UL_SAVED_CURVES])
+uint64_t *ul_saved_curves(const struct ul_saved *saved, struct ul_arena *arena,
+                          uint64_t *curves[UL_SAVED_CURVES])
 {
     uint32_t length = saved->step_count > 0 ? saved->step_count : 1;
+    uint64_t *sums = UL_NEW_ARRAY(arena, uint64_t, length);
     for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
         curves[c] = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)length + 1);
     for (uint32_t i = 0; i < saved->range_count; i++) {
@@ -196,6 +246,9 @@ void ul_saved_curves(const struct ul_saved *saved, struct ul_arena *arena,
         curves[range->class][range->begin + 1] -= older->size_bytes;
     }
     for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
-        for (uint32_t p = 1; p < length; p++)
-            curves[c][p] += curves[c][p - 1];
+        for (uint32_t p = 0; p < length; p++) {
+            curves[c][p] += p > 0 ? curves[c][p - 1] : 0;
+            sums[p] += curves[c][p];
+        }
+    return sums;
 }

@@ -29,18 +29,27 @@ const struct ul_saved_step *ul_saved_maker(const struct ul_saved *saved,
 const struct ul_saved_remedy *ul_saved_cheapest(const struct ul_saved *saved);
 /* The value of the first option of that name, or NULL. */
 const char *ul_saved_option(const struct ul_saved *saved, const char *name);
+/* Whether the plan was made with that option and value. */
+bool ul_saved_has_option(const struct ul_saved *saved, const char *name, const char *value);
 /* The range's name; for scratch the name of its step. */
 const char *ul_saved_range_name(const struct ul_saved *saved, struct ul_arena *arena,
                                 uint32_t range);
+/* How people call a kind of change that remedies make, such as "split": in a word or two, and as a
+ * sentence; NULL: a kind that is not known. */
+struct ul_remedy_kind {
+    const char *kind, *label, *sentence;
+};
+const struct ul_remedy_kind *ul_remedy_kind_find(const char *kind);
 /* Ranges of the arena alive at the peak, the newest member of each alias chain, in file order.
  * Returns how many there are. */
 uint32_t ul_saved_alive(const struct ul_saved *saved, struct ul_arena *arena, uint32_t **alive);
 
 /* Live bytes of the arena by position: a row for each class and one for alignment, each of
- * step_count entries (1 where there is no step). At the peak they equal the plan's rows. */
+ * step_count entries (1 where there is no step). At the peak they equal the plan's rows. Returns
+ * their sums. */
 enum { UL_SAVED_CURVES = UL_PLAN_CLASS_COUNT + 1 };
-void ul_saved_curves(const struct ul_saved *saved, struct ul_arena *arena,
-                     uint64_t *curves[UL_SAVED_CURVES]);
+uint64_t *ul_saved_curves(const struct ul_saved *saved, struct ul_arena *arena,
+                          uint64_t *curves[UL_SAVED_CURVES]);
 
 /* summary.c: the plan for the terminal, in less than 40 lines: verdict, sum table, curve of live
  * bytes, what lives at the peak, what makes it smaller, bounds. */

@@ -5,6 +5,7 @@
 #include "report/saved.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
 enum {
@@ -63,11 +64,17 @@ static uint32_t count_lines(const struct ul_text *text)
 }
 
 /* Writes a paragraph, folded at blanks to the width of lines. */
-static void put_folded(struct summary *summary, const char *paragraph)
+static UL_PRINTF(2, 3) void put_folded(struct summary *summary, const char *format, ...)
 {
     struct ul_arena *arena = summary->text->arena;
     size_t width = summary->style->columns, used = 0;
-    for (const char *at = paragraph; *at != '\0';) {
+    struct ul_text paragraph;
+    va_list args;
+    ul_text_init(&paragraph, arena);
+    va_start(args, format);
+    ul_text_vprintf(&paragraph, format, args);
+    va_end(args);
+    for (const char *at = paragraph.data; *at != '\0';) {
         size_t blanks = strspn(at, " "), word = strcspn(at + blanks, " ");
         size_t columns = ul_text_columns(ul_arena_printf(arena, "%.*s", (int)word, at + blanks));
         bool breaks = used > 0 && used + blanks + columns > width;
@@ -79,6 +86,16 @@ static void put_folded(struct summary *summary, const char *paragraph)
         at += blanks + word;
     }
     ul_text_put(summary->text, "\n");
+}
+
+/* Writes each line of the text as a paragraph. */
+static void put_lines(struct summary *summary, const char *lines)
+{
+    for (const char *at = lines; at != NULL && *at != '\0';) {
+        size_t length = strcspn(at, "\n");
+        put_folded(summary, "%.*s", (int)length, at);
+        at += length + (at[length] == '\n');
+    }
 }
 
 /* ---- The verdict ---- */
@@ -133,16 +150,15 @@ static void put_budget(struct summary *summary)
     if (budget == 0)
         return;
     if (saved->fits && needed <= budget) {
-        put_folded(summary, ul_arena_printf(arena, "It fits %s, with %s to spare.",
-                                            budget_of(summary), exact(summary, budget - needed)));
+        put_folded(summary, "It fits %s, with %s to spare.", budget_of(summary),
+                   exact(summary, budget - needed));
         return;
     }
     const char *why = needed > budget
                           ? ul_arena_printf(arena, "%s short", exact(summary, needed - budget))
                           : "another limit than its bytes is not met";
     ul_text_put(summary->text, MARK_RED);
-    put_folded(summary,
-               ul_arena_printf(arena, "It does not fit %s: %s." MARK_END, budget_of(summary), why));
+    put_folded(summary, "It does not fit %s: %s." MARK_END, budget_of(summary), why);
     if (remedy != NULL)
         ul_text_printf(summary->text, "The cheapest plan found that fits is with %s%s.\n",
                        name_in(summary, remedy->change, summary->style->line_columns - 71),
@@ -190,16 +206,6 @@ static void put_verdict(struct summary *summary)
     put_budget(summary);
 }
 
-/* Says which tensors are trained, and which are not. */
-static void put_trained(struct summary *summary)
-{
-    for (const char *at = summary->saved->training.notes; at != NULL && *at != '\0';) {
-        size_t length = strcspn(at, "\n");
-        put_folded(summary, ul_arena_printf(summary->text->arena, "%.*s", (int)length, at));
-        at += length + (at[length] == '\n');
-    }
-}
-
 /* The next size, which does not fit, shows that it is the largest. */
 static void put_largest(struct summary *summary)
 {
@@ -228,7 +234,7 @@ static void put_largest(struct summary *summary)
         ul_text_printf(&line, "%s %" PRIu64 "%s", i == 0 ? "" : ",", largest->planned[i].size,
                        largest->planned[i].fits ? "" : " (no)");
     ul_text_put(&line, ".");
-    put_folded(summary, line.data);
+    put_folded(summary, "%s", line.data);
 }
 
 static void put_micro_batches(struct summary *summary)
@@ -245,7 +251,7 @@ static void put_micro_batches(struct summary *summary)
                        parts->planned[i].size, parts->planned[i].fits ? "" : "does not fit, ",
                        (double)parts->planned[i].cost * 1e-6);
     ul_text_put(&line, ".");
-    put_folded(summary, line.data);
+    put_folded(summary, "%s", line.data);
 }
 
 /* ---- The sum table ---- */
@@ -405,15 +411,12 @@ static uint64_t *columns_of(const struct summary *summary, uint32_t width, uint3
     struct ul_arena *arena = summary->text->arena;
     uint64_t *curves[UL_SAVED_CURVES];
     uint64_t *most = UL_NEW_ARRAY(arena, uint64_t, width);
-    ul_saved_curves(saved, arena, curves);
+    const uint64_t *live = ul_saved_curves(saved, arena, curves);
     for (uint32_t c = 0; c < width; c++) {
         uint64_t first = (uint64_t)c * saved->step_count / width;
         uint64_t last = ((uint64_t)c + 1) * saved->step_count / width;
         for (uint64_t p = first; p < last || p == first; p++) {
-            uint64_t sum = 0;
-            for (uint32_t k = 0; k < UL_SAVED_CURVES; k++)
-                sum += curves[k][p];
-            most[c] = sum > most[c] ? sum : most[c];
+            most[c] = live[p] > most[c] ? live[p] : most[c];
             if (p == saved->peak_step)
                 *peak = c;
         }
@@ -574,23 +577,6 @@ static void put_values(struct summary *summary, uint32_t wanted)
 
 /* ---- What makes it smaller ---- */
 
-/* A heading for a kind of change. */
-static const char *label_of(const char *kind)
-{
-    static const struct {
-        const char *kind, *label;
-    } labels[] = {{"recompute", "recomputation"},      {"split", "chains in pieces"},
-                  {"layout", "the model's layout"},    {"inside", "light work inside"},
-                  {"implementation", "other kernels"}, {"precision", "16-bit storage"},
-                  {"quantize", "weights of few bits"}, {"batch", "half that size"},
-                  {"output", "fewer outputs"},         {"optimizer", "smaller optimizer"},
-                  {"together", "these together"}};
-    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
-        if (strcmp(labels[i].kind, kind) == 0)
-            return labels[i].label;
-    return kind;
-}
-
 /* "--budget 124204976 (118.45 MiB)" */
 static const char *change_of(const struct summary *summary, const char *change)
 {
@@ -609,8 +595,10 @@ static const char *change_of(const struct summary *summary, const char *change)
 static void put_remedy(struct summary *summary, const struct ul_saved_remedy *remedy)
 {
     const char *change = change_of(summary, remedy->change);
-    const char *label = name_in(
-        summary, is_alike(summary, remedy) ? label_of(remedy->kind) : "of the buffer alone", 19);
+    const struct ul_remedy_kind *kind = ul_remedy_kind_find(remedy->kind);
+    const char *label = !is_alike(summary, remedy) ? "of the buffer alone"
+                        : kind != NULL             ? kind->label
+                                                   : name_in(summary, remedy->kind, 19);
     ul_text_printf(summary->text, "  %8.2f %13" PRId64 " %+12.4g ms  %-*s",
                    (double)remedy->saved_bytes / summary->unit.bytes, remedy->saved_bytes,
                    (double)remedy->extra_cost * 1e-6, ul_text_field(label, 19), label);
@@ -633,7 +621,7 @@ static void put_applied(struct summary *summary)
     if (line.length == 0 || summary->tightness >= TIGHT_BOUNDS)
         return;
     ul_text_printf(&line, " %s.", summary->unit.name);
-    put_folded(summary, line.data);
+    put_folded(summary, "%s", line.data);
 }
 
 /* Chooses the best of each kind, then the next best; the last place goes to the best that keeps
@@ -745,14 +733,11 @@ static void put_cost_bound(struct summary *summary)
                                100.0 * (double)(cost - bound) / (double)cost);
     if (saved->cost_bound_method[0] != '\0')
         who = ul_arena_printf(arena, "by the planner alone: %s", saved->cost_bound_method);
-    put_folded(summary,
-               ul_arena_printf(
-                   arena, "Proven (%s): no plan of this program within the budget is faster%s.",
-                   who, less));
+    put_folded(summary, "Proven (%s): no plan of this program within the budget is faster%s.", who,
+               less);
     if (saved->optimal_within[0] != '\0' && summary->tightness < TIGHT_BOUNDS)
-        put_folded(summary, ul_arena_printf(
-                                arena, "Proven (by the planner alone): none is faster within %s.",
-                                saved->optimal_within));
+        put_folded(summary, "Proven (by the planner alone): none is faster within %s.",
+                   saved->optimal_within);
 }
 
 /* The bound of the packing: no other offsets of these live ranges take fewer bytes. */
@@ -761,18 +746,15 @@ static void put_packing_bound(struct summary *summary)
     const struct ul_saved *saved = summary->saved;
     uint64_t reserved = summary->saved->reserved_bytes, bound = saved->order_lower_bound_bytes;
     double gap = bound == 0 ? 0 : 100.0 * (double)(reserved - bound) / (double)bound;
-    struct ul_arena *arena = summary->text->arena;
     if (reserved == bound)
-        put_folded(summary,
-                   ul_arena_printf(arena, "Proven (%s): no packing of this order is smaller.",
-                                   checker(summary)));
+        put_folded(summary, "Proven (%s): no packing of this order is smaller.", checker(summary));
     else if (saved->fits && saved->proven)
         put_folded(summary, "Proven (by the planner alone): no packing of this order is smaller.");
     else
-        put_folded(summary, ul_arena_printf(arena,
-                                            "Proven (%s): no packing of this order is below "
-                                            "%s; this one is %.2f %% above that.",
-                                            checker(summary), exact(summary, bound), gap));
+        put_folded(summary,
+                   "Proven (%s): no packing of this order is below "
+                   "%s; this one is %.2f %% above that.",
+                   checker(summary), exact(summary, bound), gap);
 }
 
 /* Writes what is proven about the bytes, from bounds for this order to bounds for all; a bound that
@@ -780,16 +762,14 @@ static void put_packing_bound(struct summary *summary)
 static void put_memory_bounds(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
-    struct ul_arena *arena = summary->text->arena;
     uint64_t reserved = summary->saved->reserved_bytes, least = saved->lower_bound_bytes;
     uint64_t orders = saved->orders_lower_bound_bytes;
     ul_text_put(summary->text, "\n");
     if (reserved == least) {
         put_folded(summary,
-                   ul_arena_printf(arena,
-                                   "Proven (%s): no plan of this program is smaller, in any order, "
-                                   "with or without recomputation.",
-                                   checker(summary)));
+                   "Proven (%s): no plan of this program is smaller, in any order, "
+                   "with or without recomputation.",
+                   checker(summary));
         return;
     }
     if (reserved == orders)
@@ -798,14 +778,14 @@ static void put_memory_bounds(struct summary *summary)
     else
         put_packing_bound(summary);
     if (orders > least && orders < reserved && summary->tightness < TIGHT_BOUNDS)
-        put_folded(summary, ul_arena_printf(arena,
-                                            "Proven (by the planner alone): no plan that runs each "
-                                            "step once, the fastest way, is below %s.",
-                                            exact(summary, orders)));
-    put_folded(summary, ul_arena_printf(arena,
-                                        "Proven (%s): recomputation or slower kernels get no plan "
-                                        "below %s.",
-                                        checker(summary), exact(summary, least)));
+        put_folded(summary,
+                   "Proven (by the planner alone): no plan that runs each "
+                   "step once, the fastest way, is below %s.",
+                   exact(summary, orders));
+    put_folded(summary,
+               "Proven (%s): recomputation or slower kernels get no plan "
+               "below %s.",
+               checker(summary), exact(summary, least));
 }
 
 /* How many runs of steps are recomputations, and their operations as a fraction of all others. */
@@ -830,13 +810,12 @@ static void put_transfers(struct summary *summary)
     const struct ul_saved *saved = summary->saved;
     if (saved->transfers.saves + saved->transfers.loads == 0)
         return;
-    put_folded(summary, ul_arena_printf(
-                            summary->text->arena,
-                            "Transfers a run: %" PRIu64 " saves of %s, %" PRIu64
-                            " loads of %s; %.4g ms of them are waited for.",
-                            saved->transfers.saves, exact(summary, saved->transfers.saved_bytes),
-                            saved->transfers.loads, exact(summary, saved->transfers.loaded_bytes),
-                            (double)saved->transfers.exposed_cost * 1e-6));
+    put_folded(summary,
+               "Transfers a run: %" PRIu64 " saves of %s, %" PRIu64
+               " loads of %s; %.4g ms of them are waited for.",
+               saved->transfers.saves, exact(summary, saved->transfers.saved_bytes),
+               saved->transfers.loads, exact(summary, saved->transfers.loaded_bytes),
+               (double)saved->transfers.exposed_cost * 1e-6);
 }
 
 /* Writes how long it takes to move bytes to and from the spaces, and how near that is to the least.
@@ -863,7 +842,7 @@ static void put_moves(struct summary *summary)
                        "that (the planner's word).",
                        (double)saved->bank_cost_bound * 1e-6,
                        100 * (1 - (double)saved->bank_cost_bound / (double)saved->bank_cost));
-    put_folded(summary, text.data);
+    put_folded(summary, "%s", text.data);
 }
 
 static void put_launches(struct summary *summary)
@@ -887,11 +866,9 @@ static void put_bounds(struct summary *summary)
     put_memory_bounds(summary);
     put_cost_bound(summary);
     put_repeated(summary);
-    put_folded(summary,
-               ul_arena_printf(summary->text->arena, "Order: %s. Recompute: %s. Packing: %s. %s",
-                               saved->method.order, saved->method.remat, saved->method.pack,
-                               saved->is_checked ? "Checked independently."
-                                                 : "Not checked: see ullage check."));
+    put_folded(summary, "Order: %s. Recompute: %s. Packing: %s. %s", saved->method.order,
+               saved->method.remat, saved->method.pack,
+               saved->is_checked ? "Checked independently." : "Not checked: see ullage check.");
     put_transfers(summary);
     put_moves(summary);
     if (profile == NULL)
@@ -930,32 +907,27 @@ static void put_precision(struct summary *summary)
 {
     const struct ul_saved *saved = summary->saved;
     const char *precision = ul_saved_option(summary->saved, "precision");
-    struct ul_arena *arena = summary->text->arena;
     if (precision == NULL)
         return;
     const char *numbers = strncmp(precision, "amp-", 4) == 0 ? precision + 4 : precision;
     put_folded(summary,
-               ul_arena_printf(arena,
-                               "The same values at the peak would be %s more in f32; a plan "
-                               "without --precision %s has other kernels and scratch as well.",
-                               exact(summary, saved->for_precision.saved_bytes),
-                               name_of(summary, precision)));
+               "The same values at the peak would be %s more in f32; a plan "
+               "without --precision %s has other kernels and scratch as well.",
+               exact(summary, saved->for_precision.saved_bytes), name_of(summary, precision));
     if (saved->for_precision.uncalled_count > 0)
         put_folded(summary,
-                   ul_arena_printf(arena,
-                                   "%" PRIu64 " product%s of %s by kernels of ours, "
-                                   "not by %s.",
-                                   saved->for_precision.uncalled_count,
-                                   ul_plural(saved->for_precision.uncalled_count),
-                                   name_of(summary, numbers), name_of(summary, saved->library)));
+                   "%" PRIu64 " product%s of %s by kernels of ours, "
+                   "not by %s.",
+                   saved->for_precision.uncalled_count,
+                   ul_plural(saved->for_precision.uncalled_count), name_of(summary, numbers),
+                   name_of(summary, saved->library));
     if (saved->for_precision.too_large_count > 0)
         put_folded(summary,
-                   ul_arena_printf(arena,
-                                   "%" PRIu64 " weight%s f32, with numbers that are "
-                                   "infinite in %s.",
-                                   saved->for_precision.too_large_count,
-                                   saved->for_precision.too_large_count == 1 ? " stays" : "s stay",
-                                   name_of(summary, precision)));
+                   "%" PRIu64 " weight%s f32, with numbers that are "
+                   "infinite in %s.",
+                   saved->for_precision.too_large_count,
+                   saved->for_precision.too_large_count == 1 ? " stays" : "s stay",
+                   name_of(summary, precision));
 }
 
 /* Writes what is not stored in 16 bits, and why; reasons of few bytes share a line. */
@@ -991,11 +963,9 @@ static void put_floats(struct summary *summary)
     const struct ul_saved *saved = summary->saved;
     if (saved->float_count == 0)
         return;
-    put_folded(summary, ul_arena_printf(
-                            summary->text->arena, "In floats: %u product%s, the first %s (%s): %s.",
-                            saved->float_count, ul_plural(saved->float_count),
-                            name_of(summary, saved->in_floats[0].node),
-                            name_of(summary, saved->in_floats[0].op), saved->in_floats[0].why));
+    put_folded(summary, "In floats: %u product%s, the first %s (%s): %s.", saved->float_count,
+               ul_plural(saved->float_count), name_of(summary, saved->in_floats[0].node),
+               name_of(summary, saved->in_floats[0].op), saved->in_floats[0].why);
 }
 
 /* Says with which libraries of a device the plan was made. */
@@ -1011,11 +981,9 @@ static void put_libraries(struct summary *summary)
         return;
     if (more != NULL && ul_size_parse(more, &free_bytes) && free_bytes > bytes)
         where = ul_arena_printf(arena, ", %s where that lies free", exact(summary, free_bytes));
-    put_folded(summary,
-               ul_arena_printf(arena, "Library calls: at most %s of workspace each%s, cuDNN %s%s.",
-                               exact(summary, bytes), where, name_of(summary, cudnn),
-                               ul_saved_option(summary->saved, "tf32") != NULL ? ", factors in TF32"
-                                                                               : ""));
+    put_folded(summary, "Library calls: at most %s of workspace each%s, cuDNN %s%s.",
+               exact(summary, bytes), where, name_of(summary, cudnn),
+               ul_saved_option(summary->saved, "tf32") != NULL ? ", factors in TF32" : "");
 }
 
 /* Writes what an option that may be repeated names: the first, and how many more. */
@@ -1031,10 +999,8 @@ static void put_named(struct summary *summary, const char *option, const char *t
     }
     if (count == 0)
         return;
-    put_folded(summary,
-               ul_arena_printf(
-                   arena, "%s: %s%s.", title, name_of(summary, first),
-                   count == 1 ? "" : ul_arena_printf(arena, " and %" PRIu32 " more", count - 1)));
+    put_folded(summary, "%s: %s%s.", title, name_of(summary, first),
+               count == 1 ? "" : ul_arena_printf(arena, " and %" PRIu32 " more", count - 1));
 }
 
 /* A line for each model of several. */
@@ -1047,12 +1013,9 @@ static void put_models(struct summary *summary)
                               ? ""
                               : ul_arena_printf(summary->text->arena, " (%s of them its own)",
                                                 exact(summary, model->own_weight_bytes));
-        put_folded(summary,
-                   ul_arena_printf(summary->text->arena,
-                                   "Model %s: at most %s live, %s of weights%s, %.4g ms a run.",
-                                   name_of(summary, model->name), exact(summary, model->peak_bytes),
-                                   exact(summary, model->weight_bytes), own,
-                                   (double)model->cost * 1e-6));
+        put_folded(summary, "Model %s: at most %s live, %s of weights%s, %.4g ms a run.",
+                   name_of(summary, model->name), exact(summary, model->peak_bytes),
+                   exact(summary, model->weight_bytes), own, (double)model->cost * 1e-6);
     }
 }
 
@@ -1092,7 +1055,7 @@ static void put_sizes(struct summary *summary)
     if (saved->least_reserved_bytes > 0)
         ul_text_printf(&text, " The smallest buffer that serves a size has %s.",
                        exact(summary, saved->least_reserved_bytes));
-    put_folded(summary, text.data);
+    put_folded(summary, "%s", text.data);
 }
 
 static void put_notes(struct summary *summary)
@@ -1112,11 +1075,7 @@ static void put_notes(struct summary *summary)
     ul_text_init(&training, summary->text->arena);
     ul_report_put_training(&training, &summary->saved->training,
                            ul_saved_option(saved, "optimizer"), saved->rows[UL_PLAN_GRADIENTS]);
-    for (const char *at = training.data; at != NULL && *at != '\0';) {
-        size_t length = strcspn(at, "\n");
-        put_folded(summary, ul_arena_printf(summary->text->arena, "%.*s", (int)length, at));
-        at += length + (at[length] == '\n');
-    }
+    put_lines(summary, training.data);
     put_kept(summary); /* the longest note, so the first to go where there is no room */
 }
 
@@ -1154,7 +1113,7 @@ static bool put_all(struct summary *summary, struct ul_text *all)
     put_notes(summary);
     summary->text = all;
     put_verdict(summary);
-    put_trained(summary);
+    put_lines(summary, saved->training.notes); /* which tensors are trained, and which not */
     put_largest(summary);
     put_micro_batches(summary);
     put_rows(summary);

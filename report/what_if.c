@@ -8,61 +8,56 @@
 
 enum { VALUE_COLUMNS = 24, MIN_PEAK_COLUMNS = 16 };
 
-static bool is_plan(const struct ul_report_case *row)
-{
-    return row->is_planned;
-}
-
 static double milliseconds(uint64_t nanoseconds)
 {
     return (double)nanoseconds * 1e-6;
 }
 
-static double samples_per_second(const struct ul_report_case *row)
+static double samples_per_second(const struct ul_saved_table_plan *row)
 {
     return row->cost == 0 ? 0 : 1e9 * (double)row->sample_count / (double)row->cost;
 }
 
 /* The value that a case has on an axis. */
-static const char *table_value(const struct ul_report_table *table, uint32_t index, uint32_t axis)
+static const char *table_value(const struct ul_saved_table *table, uint32_t index, uint32_t axis)
 {
-    UL_ASSERT(index < table->case_count && axis < table->axis_count);
+    UL_ASSERT(index < table->table_plan_count && axis < table->axis_count);
     for (uint32_t a = table->axis_count; a-- > axis + 1;)
         index /= table->axes[a].count;
     return table->axes[axis].values[index % table->axes[axis].count];
 }
 
 /* ns per sample; per run where a run has no samples. */
-static double sample_time(const struct ul_report_case *row)
+static double sample_time(const struct ul_saved_table_plan *row)
 {
     return (double)row->cost / (double)(row->sample_count > 0 ? row->sample_count : 1);
 }
 
 /* Rows of one model are adjacent. */
-static bool has_same_model(const struct ul_report_table *table, uint32_t a, uint32_t b)
+static bool has_same_model(const struct ul_saved_table *table, uint32_t a, uint32_t b)
 {
-    UL_ASSERT(a < table->case_count && b < table->case_count);
+    UL_ASSERT(a < table->table_plan_count && b < table->table_plan_count);
     uint32_t count = table->model_sha256 == NULL ? table->axes[0].count : 1;
-    uint32_t of_each = table->case_count / count;
+    uint32_t of_each = table->table_plan_count / count;
     return a / of_each == b / of_each;
 }
 
 /* Whether a budget bounds the same memory in both: two buffers, or two processes of the same
  * owner. */
-static bool is_alike(const struct ul_report_case *a, const struct ul_report_case *b)
+static bool is_alike(const struct ul_saved_table_plan *a, const struct ul_saved_table_plan *b)
 {
     return a->bounds_buffer == b->bounds_buffer &&
            (a->bounds_buffer || strcmp(a->process_of, b->process_of) == 0);
 }
 
 /* Whether no other case of the table is better both in bytes and in time per sample. */
-static bool is_best_case(const struct ul_report_table *table, uint32_t index)
+static bool is_best_case(const struct ul_saved_table *table, uint32_t index)
 {
-    const struct ul_report_case *row = &table->cases[index];
+    const struct ul_saved_table_plan *row = &table->plans[index];
     if (row->status != UL_OK)
         return false;
-    for (uint32_t i = 0; i < table->case_count; i++) {
-        const struct ul_report_case *other = &table->cases[i];
+    for (uint32_t i = 0; i < table->table_plan_count; i++) {
+        const struct ul_saved_table_plan *other = &table->plans[i];
         if (other->status != UL_OK || !has_same_model(table, i, index) || !is_alike(row, other))
             continue;
         bool is_no_worse =
@@ -79,7 +74,7 @@ static bool is_best_case(const struct ul_report_table *table, uint32_t index)
 
 /* Which columns this table needs, and how wide they are. */
 struct layout {
-    const struct ul_report_table *table;
+    const struct ul_saved_table *table;
     size_t widths[64]; /* widths of axes */
     bool has_models, has_largest, has_overhead, has_repeats, has_rates;
     size_t peak_columns;
@@ -93,12 +88,12 @@ static size_t larger(size_t a, size_t b)
 
 /* Makes a column as wide as its longest value where lines have room for that, else at most `limit`.
  * Returns the width of all. */
-static size_t size_axes(struct ul_arena *arena, const struct ul_report_table *table, size_t limit,
+static size_t size_axes(struct ul_arena *arena, const struct ul_saved_table *table, size_t limit,
                         struct layout *layout)
 {
     size_t used = 0;
     for (uint32_t a = 0; a < table->axis_count; a++) {
-        const struct ul_report_axis *axis = &table->axes[a];
+        const struct ul_saved_axis *axis = &table->axes[a];
         layout->widths[a] = ul_report_name_columns(arena, axis->label);
         for (uint32_t v = 0; v < axis->count; v++)
             layout->widths[a] =
@@ -110,21 +105,21 @@ static size_t size_axes(struct ul_arena *arena, const struct ul_report_table *ta
     return used;
 }
 
-static void lay_out(struct ul_arena *arena, const struct ul_report_table *table, size_t columns,
+static void lay_out(struct ul_arena *arena, const struct ul_saved_table *table, size_t columns,
                     struct layout *layout)
 {
     size_t used = 2 + 16 + 10 + 15 + 10 + 10 + 2;
     uint64_t largest_bytes = 0;
     *layout = (struct layout){.table = table, .has_models = table->model_sha256 == NULL};
     UL_ASSERT(table->axis_count <= sizeof layout->widths / sizeof *layout->widths);
-    for (uint32_t i = 0; i < table->case_count; i++) {
-        const struct ul_report_case *row = &table->cases[i];
-        if (is_plan(row) && row->reserved_bytes > largest_bytes)
+    for (uint32_t i = 0; i < table->table_plan_count; i++) {
+        const struct ul_saved_table_plan *row = &table->plans[i];
+        if (row->is_planned && row->reserved_bytes > largest_bytes)
             largest_bytes = row->reserved_bytes;
         layout->has_largest |= row->largest > 0;
-        layout->has_overhead |= is_plan(row) && row->overhead != 0;
-        layout->has_repeats |= row->recomputed_count > 0;
-        layout->has_rates |= is_plan(row) && row->sample_count != table->cases[0].sample_count;
+        layout->has_overhead |= row->is_planned && row->overhead != 0;
+        layout->has_repeats |= row->recomputed_steps > 0;
+        layout->has_rates |= row->is_planned && row->sample_count != table->plans[0].sample_count;
     }
     used += (layout->has_models ? 11u : 0u) + (layout->has_largest ? 9u : 0u) +
             (layout->has_overhead ? 12u : 0u) + (layout->has_repeats ? 12u : 0u) +
@@ -145,7 +140,7 @@ static void put_value(struct ul_text *text, const char *value, size_t columns)
 
 static void put_head(struct ul_text *text, const struct layout *layout)
 {
-    const struct ul_report_table *table = layout->table;
+    const struct ul_saved_table *table = layout->table;
     ul_text_put(text, "  ");
     for (uint32_t a = 0; a < table->axis_count; a++)
         put_value(text, table->axes[a].label, layout->widths[a]);
@@ -157,7 +152,7 @@ static void put_head(struct ul_text *text, const struct layout *layout)
 }
 
 static void put_plan(struct ul_text *text, const struct layout *layout,
-                     const struct ul_report_case *row)
+                     const struct ul_saved_table_plan *row)
 {
     if (layout->has_models)
         ul_text_printf(text, "%11.4g", (double)row->weight_elements * 1e-6);
@@ -169,7 +164,7 @@ static void put_plan(struct ul_text *text, const struct layout *layout,
     if (layout->has_overhead)
         ul_text_printf(text, "%10.2f %%", 100.0 * row->overhead);
     if (layout->has_repeats)
-        ul_text_printf(text, "%12" PRIu32, row->recomputed_count);
+        ul_text_printf(text, "%12" PRIu64, row->recomputed_steps);
     if (layout->has_rates)
         ul_text_printf(text, "%12.4g", samples_per_second(row));
     if (row->status == UL_NO_FIT)
@@ -177,42 +172,42 @@ static void put_plan(struct ul_text *text, const struct layout *layout,
                        ul_size_exact(text->arena, row->bounded_bytes - row->budget_bytes));
     else
         ul_text_printf(text, "  %s\n",
-                       row->peak_node == NULL
+                       !row->has_peak
                            ? ""
-                           : ul_report_fit_name(text->arena, row->peak_node, layout->peak_columns));
+                           : ul_report_fit_name(text->arena, row->peak.node, layout->peak_columns));
 }
 
 /* The number of the first case with the same reason for having no plan. */
-static uint32_t find_reason(const struct ul_report_table *table, uint32_t index)
+static uint32_t find_reason(const struct ul_saved_table *table, uint32_t index)
 {
     uint32_t number = 0;
     for (uint32_t i = 0; i <= index; i++) {
         uint32_t k = 0;
-        if (is_plan(&table->cases[i]))
+        if (table->plans[i].is_planned)
             continue;
-        while (is_plan(&table->cases[k]) ||
-               strcmp(table->cases[k].message, table->cases[i].message) != 0)
+        while (table->plans[k].is_planned ||
+               strcmp(table->plans[k].message, table->plans[i].message) != 0)
             k++;
         number += k == i;
-        if (i == index || strcmp(table->cases[i].message, table->cases[index].message) == 0)
+        if (i == index || strcmp(table->plans[i].message, table->plans[index].message) == 0)
             break;
     }
     return number;
 }
 
-static void put_reasons(struct ul_text *text, const struct ul_report_table *table)
+static void put_reasons(struct ul_text *text, const struct ul_saved_table *table)
 {
     uint32_t told = 0;
-    for (uint32_t i = 0; i < table->case_count; i++) {
-        if (is_plan(&table->cases[i]) || find_reason(table, i) <= told)
+    for (uint32_t i = 0; i < table->table_plan_count; i++) {
+        if (table->plans[i].is_planned || find_reason(table, i) <= told)
             continue;
         told++;
-        ul_text_printf(text, "\n(%" PRIu32 ") %s", told, table->cases[i].message);
+        ul_text_printf(text, "\n(%" PRIu32 ") %s", told, table->plans[i].message);
     }
     ul_text_put(text, told > 0 ? "\n" : "");
 }
 
-static const char *option_of(const struct ul_report_table *table, const char *name)
+static const char *option_of(const struct ul_saved_table *table, const char *name)
 {
     for (uint32_t i = 0; i < table->option_count; i++)
         if (strcmp(table->options[i].name, name) == 0)
@@ -220,13 +215,13 @@ static const char *option_of(const struct ul_report_table *table, const char *na
     return NULL;
 }
 
-static void put_title(struct ul_text *text, const struct ul_report_table *table, size_t columns)
+static void put_title(struct ul_text *text, const struct ul_saved_table *table, size_t columns)
 {
     const char *name =
         table->model_sha256 != NULL
-            ? ul_quote(text->arena, table->model_name)
+            ? ul_quote(text->arena, table->model)
             : ul_arena_printf(text->arena, "%" PRIu32 " models", table->axes[0].count);
-    ul_text_printf(text, "%" PRIu32 " plans of %s", table->case_count, name);
+    ul_text_printf(text, "%" PRIu32 " plans of %s", table->table_plan_count, name);
     const char *target = option_of(table, "target");
     bool varies = false;
     for (uint32_t a = 0; a < table->axis_count; a++)
@@ -245,7 +240,7 @@ static void put_title(struct ul_text *text, const struct ul_report_table *table,
 /* ---- text: the largest model that fits ---- */
 
 /* The axis that gives the amount of memory, or the number of axes. */
-static uint32_t find_room(const struct ul_report_table *table)
+static uint32_t find_room(const struct ul_saved_table *table)
 {
     uint32_t axis = 0;
     while (axis < table->axis_count && strcmp(table->axes[axis].option, "device") != 0 &&
@@ -255,7 +250,7 @@ static uint32_t find_room(const struct ul_report_table *table)
 }
 
 /* Whether a case has that amount of memory: this value of that axis. */
-static bool has_room(const struct ul_report_table *table, uint32_t index, uint32_t axis,
+static bool has_room(const struct ul_saved_table *table, uint32_t index, uint32_t axis,
                      uint32_t value)
 {
     return axis == table->axis_count ||
@@ -263,12 +258,13 @@ static bool has_room(const struct ul_report_table *table, uint32_t index, uint32
 }
 
 /* The case of most weights, among these the fastest; the number of cases where none fits. */
-static uint32_t find_largest(const struct ul_report_table *table, uint32_t axis, uint32_t value)
+static uint32_t find_largest(const struct ul_saved_table *table, uint32_t axis, uint32_t value)
 {
-    uint32_t found = table->case_count;
-    for (uint32_t i = 0; i < table->case_count; i++) {
-        const struct ul_report_case *row = &table->cases[i];
-        const struct ul_report_case *best = found < table->case_count ? &table->cases[found] : NULL;
+    uint32_t found = table->table_plan_count;
+    for (uint32_t i = 0; i < table->table_plan_count; i++) {
+        const struct ul_saved_table_plan *row = &table->plans[i];
+        const struct ul_saved_table_plan *best =
+            found < table->table_plan_count ? &table->plans[found] : NULL;
         if (row->status != UL_OK || row->budget_bytes == 0 || !has_room(table, i, axis, value))
             continue;
         if (best == NULL || row->weight_elements > best->weight_elements ||
@@ -279,7 +275,7 @@ static uint32_t find_largest(const struct ul_report_table *table, uint32_t axis,
 }
 
 /* Writes a line for each amount of memory: the largest model with a plan within it. */
-static void put_largest(struct ul_text *text, const struct ul_report_table *table)
+static void put_largest(struct ul_text *text, const struct ul_saved_table *table)
 {
     uint32_t axis = find_room(table);
     uint32_t count = axis < table->axis_count ? table->axes[axis].count : 1;
@@ -292,11 +288,11 @@ static void put_largest(struct ul_text *text, const struct ul_report_table *tabl
         uint32_t index = find_largest(table, axis, v);
         const char *where = axis < table->axis_count ? table->axes[axis].values[v] : NULL;
         ul_text_printf(text, "%s%s", where != NULL ? where : "", where != NULL ? ": " : "");
-        if (index == table->case_count) {
+        if (index == table->table_plan_count) {
             ul_text_put(text, "none of these plans fits.\n");
             continue;
         }
-        const struct ul_report_case *row = &table->cases[index];
+        const struct ul_saved_table_plan *row = &table->plans[index];
         ul_text_printf(text, "the largest that fits is %s",
                        ul_quote(text->arena, table_value(table, index, 0)));
         for (uint32_t a = 1; a < table->axis_count; a++)
@@ -309,27 +305,27 @@ static void put_largest(struct ul_text *text, const struct ul_report_table *tabl
     }
 }
 
-void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table *table,
+void ul_report_put_table_text(struct ul_text *text, const struct ul_saved_table *table,
                               uint32_t columns)
 {
     struct layout layout;
-    const struct ul_report_case *first = NULL;
+    const struct ul_saved_table_plan *first = NULL;
     bool has_best = false, are_alike = true;
     lay_out(text->arena, table, columns, &layout);
     put_title(text, table, columns);
     put_head(text, &layout);
-    for (uint32_t i = 0; i < table->case_count; i++) {
+    for (uint32_t i = 0; i < table->table_plan_count; i++) {
         bool is_best = is_best_case(table, i);
         has_best = has_best || is_best;
-        if (is_plan(&table->cases[i])) {
-            first = first != NULL ? first : &table->cases[i];
-            are_alike = are_alike && is_alike(first, &table->cases[i]);
+        if (table->plans[i].is_planned) {
+            first = first != NULL ? first : &table->plans[i];
+            are_alike = are_alike && is_alike(first, &table->plans[i]);
         }
         ul_text_put(text, is_best ? "* " : "  ");
         for (uint32_t a = 0; a < table->axis_count; a++)
             put_value(text, table_value(table, i, a), layout.widths[a]);
-        if (is_plan(&table->cases[i]))
-            put_plan(text, &layout, &table->cases[i]);
+        if (table->plans[i].is_planned)
+            put_plan(text, &layout, &table->plans[i]);
         else
             ul_text_printf(text, "no plan (%" PRIu32 ")\n", find_reason(table, i));
     }
@@ -341,10 +337,29 @@ void ul_report_put_table_text(struct ul_text *text, const struct ul_report_table
     put_reasons(text, table);
 }
 
-/* ---- CSV ---- */
+/* ---- CSV and JSON ---- */
 
-void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table *table)
+/* Adds what follows from the whole table to its plans. */
+static struct ul_saved_table_plan *judge(const struct ul_saved_table *table, struct ul_arena *arena)
 {
+    struct ul_saved_table_plan *plans =
+        ul_arena_copy(arena, table->plans, table->table_plan_count * sizeof *plans);
+    for (uint32_t i = 0; i < table->table_plan_count; i++) {
+        const char **values = UL_NEW_ARRAY(arena, const char *, table->axis_count);
+        for (uint32_t a = 0; a < table->axis_count; a++)
+            values[a] = table_value(table, i, a);
+        plans[i].values = values;
+        plans[i].values_count = table->axis_count;
+        plans[i].fits = plans[i].status == UL_OK;
+        plans[i].best = is_best_case(table, i);
+        plans[i].samples_per_second = samples_per_second(&plans[i]);
+    }
+    return plans;
+}
+
+void ul_report_put_table_csv(struct ul_text *text, const struct ul_saved_table *table)
+{
+    const struct ul_saved_table_plan *plans = judge(table, text->arena);
     for (uint32_t a = 0; a < table->axis_count; a++) {
         ul_text_put_csv(text, table->axes[a].label);
         ul_text_put(text, ",");
@@ -354,107 +369,24 @@ void ul_report_put_table_csv(struct ul_text *text, const struct ul_report_table 
         "status,weight_elements,reserved_bytes,process_bytes,process_of,largest,cost,overhead,"
         "samples_per_second,"
         "recomputed_steps,splits,row_major,inside,best,peak,message\r\n");
-    for (uint32_t i = 0; i < table->case_count; i++) {
-        const struct ul_report_case *row = &table->cases[i];
+    for (uint32_t i = 0; i < table->table_plan_count; i++) {
         for (uint32_t a = 0; a < table->axis_count; a++) {
-            ul_text_put_csv(text, table_value(table, i, a));
+            ul_text_put_csv(text, plans[i].values[a]);
             ul_text_put(text, ",");
         }
-        ul_text_printf(text, "%d,", (int)row->status);
-        if (is_plan(row))
-            ul_text_printf(text,
-                           "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s,%" PRIu64 ",%" PRIu64
-                           ",%.9g,%.9g,%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%d,",
-                           row->weight_elements, row->reserved_bytes, row->process_bytes,
-                           row->process_of, row->largest, row->cost, row->overhead,
-                           samples_per_second(row), row->recomputed_count, row->split_count,
-                           row->row_major_count, row->inside_count, is_best_case(table, i));
-        else
-            ul_text_put(text, ",,,,,,,,,,,,,");
-        ul_text_put_csv(text, row->peak_node != NULL ? row->peak_node : "");
-        ul_text_put(text, ",");
-        ul_text_put_csv(text, row->message != NULL ? row->message : "");
+        ul_facts_put_fields(text, ul_class_table_plan(), &plans[i],
+                            plans[i].is_planned
+                                ? "status,weight_elements,reserved_bytes,process_bytes,process_of,"
+                                  "largest,cost,overhead,samples_per_second,recomputed_steps,"
+                                  "splits,row_major,inside,best,peak.node,message"
+                                : "status,,,,,,,,,,,,,,peak.node,message");
         ul_text_put(text, "\r\n");
     }
 }
 
-/* ---- JSON ---- */
-
-/* Writes the members of a case that has a plan, without braces. */
-static void put_case_json(struct ul_text *text, const struct ul_report_case *row)
+void ul_report_put_table_json(struct ul_text *text, const struct ul_saved_table *table)
 {
-    ul_text_printf(text,
-                   "\"reserved_bytes\": %" PRIu64 ", \"process_bytes\": %" PRIu64
-                   ", \"process_of\": \"%s\", \"cost\": %" PRIu64
-                   ", \"overhead\": %.9g, \"samples_per_second\": %.9g, ",
-                   row->reserved_bytes, row->process_bytes, row->process_of, row->cost,
-                   row->overhead, samples_per_second(row));
-    if (row->largest > 0)
-        ul_text_printf(text, "\"largest\": %" PRIu64 ", ", row->largest);
-    ul_text_printf(text,
-                   "\"recomputed_steps\": %" PRIu32 ", \"splits\": %" PRIu32
-                   ", \"row_major\": %" PRIu32 ", \"inside\": %" PRIu32,
-                   row->recomputed_count, row->split_count, row->row_major_count,
-                   row->inside_count);
-    if (row->peak_node == NULL)
-        return;
-    ul_text_put(text, ", \"peak\": {\"node\": ");
-    ul_text_put_json(text, row->peak_node);
-    ul_text_put(text, ", \"op\": ");
-    ul_text_put_json(text, row->peak_op);
-    if (row->peak_source != NULL) {
-        ul_text_put(text, ", \"source\": ");
-        ul_text_put_json(text, row->peak_source);
-    }
-    ul_text_put(text, "}");
-}
-
-static void put_row_json(struct ul_text *text, const struct ul_report_table *table, uint32_t i)
-{
-    const struct ul_report_case *row = &table->cases[i];
-    ul_text_printf(text, "%s\n    {\"values\": [", i == 0 ? "" : ",");
-    for (uint32_t a = 0; a < table->axis_count; a++) {
-        ul_text_put(text, a == 0 ? "" : ", ");
-        ul_text_put_json(text, table_value(table, i, a));
-    }
-    ul_text_printf(text, "], \"status\": %d, \"fits\": %s", (int)row->status,
-                   row->status == UL_OK ? "true" : "false");
-    if (row->message != NULL) {
-        ul_text_put(text, ", \"message\": ");
-        ul_text_put_json(text, row->message);
-    }
-    if (is_plan(row)) {
-        ul_text_printf(text, ", \"best\": %s, ", is_best_case(table, i) ? "true" : "false");
-        if (row->model_sha256 != NULL)
-            ul_text_printf(text, "\"model_sha256\": \"%s\", ", row->model_sha256);
-        ul_text_printf(text, "\"weight_elements\": %" PRIu64 ", ", row->weight_elements);
-        put_case_json(text, row);
-    }
-    ul_text_put(text, "}");
-}
-
-void ul_report_put_table_json(struct ul_text *text, const struct ul_report_table *table)
-{
-    ul_text_put(text, "{\n  \"format\": \"ullage-table\",\n  \"version\": 1,\n  \"model\": ");
-    ul_text_put_json(text, table->model_name);
-    if (table->model_sha256 != NULL) {
-        ul_text_put(text, ",\n  \"model_sha256\": ");
-        ul_text_put_json(text, table->model_sha256);
-    }
-    ul_text_put(text, ",\n  ");
-    ul_facts_put_one(
-        text, &(struct ul_saved){.options = table->options, .option_count = table->option_count},
-        "options");
-    ul_text_put(text, ",\n  \"axes\": [");
-    for (uint32_t a = 0; a < table->axis_count; a++) {
-        ul_text_put(text, a == 0 ? "{\"option\": " : ", {\"option\": ");
-        ul_text_put_json(text, table->axes[a].option);
-        ul_text_put(text, ", \"label\": ");
-        ul_text_put_json(text, table->axes[a].label);
-        ul_text_put(text, "}");
-    }
-    ul_text_put(text, "],\n  \"plans\": [");
-    for (uint32_t i = 0; i < table->case_count; i++)
-        put_row_json(text, table, i);
-    ul_text_put(text, "\n  ]\n}\n");
+    struct ul_saved_table judged = *table;
+    judged.plans = judge(table, text->arena);
+    ul_facts_put(text, ul_class_table(), &judged);
 }

@@ -211,10 +211,8 @@ static bool is_taken(const struct words *words, const char *name, uint64_t size)
 
 static uint64_t option_number(const struct words *words, const char *name)
 {
-    for (uint32_t i = 0; i < words->saved.option_count; i++)
-        if (strcmp(words->saved.options[i].name, name) == 0)
-            return strtoull(words->saved.options[i].value, NULL, 10);
-    return 1;
+    const char *value = ul_saved_option(&words->saved, name);
+    return value != NULL ? strtoull(value, NULL, 10) : 1;
 }
 
 /* The plan of that size that was tried, or NULL. */

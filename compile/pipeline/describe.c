@@ -468,34 +468,34 @@ static int64_t sample_count(const struct ul_compile *compile)
     return all || compile->options.train ? size : 0;
 }
 
-struct ul_report_case ul_compile_note(const struct ul_compile *compile)
+struct ul_saved_table_plan ul_compile_note(const struct ul_compile *compile)
 {
     const struct ul_plan *plan = &compile->plan;
     struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
     uint32_t parts = compile->options.train ? compile->training.micro_batches : 1;
-    struct ul_report_case result = {.status = plan->fits ? UL_OK : UL_NO_FIT,
-                                    .is_planned = true,
-                                    .reserved_bytes = plan->reserved_bytes[0],
-                                    .process_bytes = compile->report.facts.process_bytes,
-                                    .bounded_bytes = ul_plan_bounded_bytes(&overhead, plan),
-                                    .bounds_buffer = compile->options.budget_of == UL_BUDGET_ARENA,
-                                    .process_of = compile->report.facts.process_of,
-                                    .budget_bytes = compile->options.budget_bytes,
-                                    .cost = compile->report.facts.step_cost,
-                                    .weight_elements = compile->weight_elements,
-                                    .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
-                                    .sample_count = (uint64_t)sample_count(compile) * parts,
-                                    .largest = compile->report.facts.max_batch.size +
-                                               compile->report.facts.max_dim.size,
-                                    .recomputed_count = ul_report_recomputed(plan),
-                                    .split_count = compile->options.splits.count,
-                                    .row_major_count = compile->options.row_major.count,
-                                    .inside_count = compile->options.inside.count};
+    struct ul_saved_table_plan result = {
+        .status = plan->fits ? UL_OK : UL_NO_FIT,
+        .is_planned = true,
+        .reserved_bytes = plan->reserved_bytes[0],
+        .process_bytes = compile->report.facts.process_bytes,
+        .bounded_bytes = ul_plan_bounded_bytes(&overhead, plan),
+        .bounds_buffer = compile->options.budget_of == UL_BUDGET_ARENA,
+        .process_of = compile->report.facts.process_of,
+        .budget_bytes = compile->options.budget_bytes,
+        .cost = compile->report.facts.step_cost,
+        .weight_elements = compile->weight_elements,
+        .overhead = ul_plan_overhead(plan->cost, plan->base_cost),
+        .sample_count = (uint64_t)sample_count(compile) * parts,
+        .largest = compile->report.facts.max_batch.size + compile->report.facts.max_dim.size,
+        .recomputed_steps = ul_report_recomputed(plan),
+        .splits = compile->options.splits.count,
+        .row_major = compile->options.row_major.count,
+        .inside = compile->options.inside.count};
     if (plan->position_count > 0) {
         struct ul_report_step peak = ul_report_step_at(&compile->report, plan->peak_position);
-        result.peak_node = peak.node;
-        result.peak_op = peak.op;
-        result.peak_source = peak.source;
+        result.has_peak = true;
+        result.peak =
+            (struct ul_saved_table_peak){.node = peak.node, .op = peak.op, .source = peak.source};
     }
     return result;
 }

@@ -111,7 +111,7 @@ static void plan_from(struct advice *advice, uint32_t first, const char *model_p
     ul_compile_try_all(advice->compile, model_path, &advice->trials[first], advice->count - first);
     for (uint32_t i = first; i < advice->count; i++) {
         struct ul_saved_remedy *remedy = &advice->remedies[i];
-        const struct ul_report_case *result = &advice->trials[i].result;
+        const struct ul_saved_table_plan *result = &advice->trials[i].result;
         if (!result->is_planned)
             continue;
         remedy->fits = result->status == UL_OK;
@@ -353,7 +353,7 @@ void ul_compile_advise(struct ul_compile *compile, const char *model_path)
     struct advice *advice = UL_NEW(&compile->keep, struct advice);
     UL_ASSERT(compile->program != NULL && compile->options.plan == NULL);
     UL_ASSERT(strcmp(model_path, "-") != 0);
-    const struct ul_report_case own = ul_compile_note(compile);
+    const struct ul_saved_table_plan own = ul_compile_note(compile);
     *advice =
         (struct advice){.compile = compile, .cost = own.cost, .sample_count = own.sample_count};
     offer_all(advice);

@@ -52,11 +52,11 @@ static const char *kept_text(struct ul_arena *arena, const char *text)
 
 static void note(struct ul_compile *other, struct ul_arena *arena, struct ul_trial *trial)
 {
-    struct ul_report_case *result = &trial->result;
+    struct ul_saved_table_plan *result = &trial->result;
     *result = ul_compile_note(other);
-    result->peak_node = kept_text(arena, result->peak_node);
-    result->peak_op = kept_text(arena, result->peak_op);
-    result->peak_source = kept_text(arena, result->peak_source);
+    result->peak.node = kept_text(arena, result->peak.node);
+    result->peak.op = kept_text(arena, result->peak.op);
+    result->peak.source = kept_text(arena, result->peak.source);
     trial->repeats = other->plan.cost > other->plan.base_cost;
 }
 
@@ -81,7 +81,7 @@ static enum ul_status try_one(const struct ul_compile *compile, const char *path
     other.options.stop_after = NULL;
     enum ul_status status = run(&other, path, trial);
     trial->has_batch_statistics = other.training.has_batch_statistics;
-    trial->result = (struct ul_report_case){.status = status};
+    trial->result = (struct ul_saved_table_plan){.status = status};
     memcpy(trial->model_sha256, other.model.sha256, sizeof trial->model_sha256);
     if (status == UL_OK) {
         note(&other, arena, trial);
@@ -122,9 +122,9 @@ enum { TEXTS = 4 };
 static void list_texts(struct ul_trial *trial, const char **texts[TEXTS])
 {
     texts[0] = &trial->result.message;
-    texts[1] = &trial->result.peak_node;
-    texts[2] = &trial->result.peak_op;
-    texts[3] = &trial->result.peak_source;
+    texts[1] = &trial->result.peak.node;
+    texts[2] = &trial->result.peak.op;
+    texts[3] = &trial->result.peak.source;
 }
 
 static void send(int pipe_end, struct ul_trial *trial, struct ul_arena *arena)
@@ -240,7 +240,7 @@ static void finish(struct work *work, uint32_t w)
     if (ending != 0 || !receive(trial, &worker->said, &work->compile->keep)) {
         trial->diag = (struct ul_diag){.status = UL_OK};
         bool lacks_memory = WIFEXITED(ending) && WEXITSTATUS(ending) == UL_NO_FIT;
-        trial->result = (struct ul_report_case){
+        trial->result = (struct ul_saved_table_plan){
             .status = ul_diag_set(&trial->diag, lacks_memory ? UL_NO_FIT : UL_INTERNAL,
                                   lacks_memory ? "its process got no memory for planning"
                                                : "its process ended without a plan")};

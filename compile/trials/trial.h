@@ -16,7 +16,7 @@ struct ul_trial {
     bool has_batch_statistics;
     bool repeats; /* it takes more time than a plan without a budget */
     char model_sha256[65];
-    struct ul_report_case result;
+    struct ul_saved_table_plan result;
 };
 /* UL_USAGE where the option, which needs trials of each `what`, has a plan already, or a model that
  * can be read only once. */

@@ -95,14 +95,14 @@ static struct ul_axes add_models(struct ul_compile *compile, const struct ul_tex
 /* Names the models of the plans. In a table of several models each row has its hash. */
 static void describe_models(struct ul_compile *compile, const struct ul_texts *models,
                             const struct ul_trial *trials, uint32_t count,
-                            struct ul_report_table *table)
+                            struct ul_saved_table *table)
 {
     struct ul_text name;
     const struct ul_texts names = name_models(compile, models);
     ul_text_init(&name, &compile->keep);
     for (uint32_t i = 0; i < names.count; i++)
         ul_text_printf(&name, "%s%s", i == 0 ? "" : ", ", names.items[i]);
-    table->model_name = name.data;
+    table->model = name.data;
     table->model_sha256 = models->count > 1 ? NULL : "";
     for (uint32_t i = 0; models->count == 1 && i < count; i++)
         if (table->model_sha256[0] == '\0')
@@ -110,11 +110,11 @@ static void describe_models(struct ul_compile *compile, const struct ul_texts *m
 }
 
 static void describe_axes(struct ul_compile *compile, const struct ul_axes *axes,
-                          struct ul_report_table *table)
+                          struct ul_saved_table *table)
 {
-    struct ul_report_axis *rows = UL_NEW_ARRAY(&compile->keep, struct ul_report_axis, axes->count);
+    struct ul_saved_axis *rows = UL_NEW_ARRAY(&compile->keep, struct ul_saved_axis, axes->count);
     for (uint32_t a = 0; a < axes->count; a++)
-        rows[a] = (struct ul_report_axis){
+        rows[a] = (struct ul_saved_axis){
             .option = axes->items[a].row != NULL ? axes->items[a].row->name : axes->items[a].label,
             .label = axes->items[a].label,
             .count = axes->items[a].values.count,
@@ -124,7 +124,7 @@ static void describe_axes(struct ul_compile *compile, const struct ul_axes *axes
 }
 
 /* Records the options that all plans share. */
-static void describe_options(struct ul_compile *compile, struct ul_report_table *table)
+static void describe_options(struct ul_compile *compile, struct ul_saved_table *table)
 {
     const struct ul_options *options = &compile->options.base;
     uint32_t max = 0, count = 0;
@@ -154,15 +154,16 @@ static enum ul_status judge(struct ul_compile *compile, const struct ul_trial *t
 }
 
 enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_texts *models,
-                                const struct ul_axes *axes, struct ul_report_table *table)
+                                const struct ul_axes *axes, struct ul_saved_table *table)
 {
     uint32_t count;
-    *table = (struct ul_report_table){.case_count = 0};
+    *table = (struct ul_saved_table){.format = "ullage-table", .version = 1};
     UL_TRY(check(compile, models));
     const struct ul_axes all = add_models(compile, models, axes);
     UL_TRY(count_cases(compile, &all, &count));
     struct ul_trial *trials = UL_NEW_ARRAY(&compile->keep, struct ul_trial, count);
-    struct ul_report_case *cases = UL_NEW_ARRAY(&compile->keep, struct ul_report_case, count);
+    struct ul_saved_table_plan *cases =
+        UL_NEW_ARRAY(&compile->keep, struct ul_saved_table_plan, count);
     for (uint32_t i = 0; i < count; i++)
         trials[i] = trial_of(compile, models, &all, i);
     ul_compile_try_all(compile, models->items[0], trials, count);
@@ -174,7 +175,7 @@ enum ul_status ul_compile_table(struct ul_compile *compile, const struct ul_text
     describe_axes(compile, &all, table);
     describe_options(compile, table);
     describe_models(compile, models, trials, count, table);
-    table->cases = cases;
-    table->case_count = count;
+    table->plans = cases;
+    table->table_plan_count = count;
     return judge(compile, trials, count);
 }

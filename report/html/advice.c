@@ -6,47 +6,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A sentence for each kind of change; other kinds are shown by name. */
-static const struct {
-    const char *kind, *sentence;
-} kinds[] = {
-    {"reorder", "Run the steps in another order."},
-    {"reuse", "Let values share bytes, one after the other."},
-    {"in-place", "Let results overwrite operands that nobody reads again."},
-    {"views", "Read values where they lie instead of copying them."},
-    {"fuse", "Compute neighbours in one step, so that nothing lies between them."},
-    {"recompute", "Compute values again instead of keeping them."},
-    {"split", "Compute chains of steps in pieces."},
-    {"layout", "Lay values out as in the model."},
-    {"inside", "Compute light results where the backward pass reads them."},
-    {"precision", "Store weights and activations in 16 bits."},
-    {"quantize",
-     "Store weights of products in few bits; verify with the same option says its error."},
-    {"batch", "Take a smaller batch."},
-    {"dim", "Take a smaller dimension."},
-    {"micro-batches", "Run a step on parts of the batch, and add up gradients."},
-    {"offload", "Keep what waits outside of this memory."},
-    {"output", "Do not ask for an output that waits for the end."},
-    {"optimizer", "Train by an optimizer with less state."},
-    {"checkpoint", "Keep less of the forward pass."},
-    {"clipping", "Take the norm of gradients without keeping them all."},
-    {"weights", "Leave weights out of the buffer."},
-    {"threads", "Run on fewer threads, which have scratch each."},
-    {"implementation", "Run steps by implementations with less scratch."},
-    {"inputs and outputs", "Leave inputs and outputs in buffers of the caller."},
-    {"together", "Several of these together."},
-    {"budget", "Plan for a budget: reorder, recompute and split as far as it asks."},
-};
-
 static void put_kind(struct ul_page *page, const char *kind)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(kinds[i].kind, kind) == 0) {
-            ul_page_put(page, kinds[i].sentence);
-            return;
-        }
-    }
-    ul_page_escape(page, kind);
+    const struct ul_remedy_kind *known = ul_remedy_kind_find(kind);
+    if (known != NULL)
+        ul_page_put(page, known->sentence);
+    else
+        ul_page_escape(page, kind);
 }
 
 static uint64_t magnitude(int64_t number)

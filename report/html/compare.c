@@ -76,11 +76,8 @@ static void put_options(struct ul_page *page, const char *which, const struct ul
 {
     for (uint32_t i = 0; i < of->option_count; i++) {
         const struct ul_report_option *option = &of->options[i];
-        bool is_in_both = false;
-        for (uint32_t k = 0; k < other->option_count; k++)
-            is_in_both = is_in_both || (strcmp(other->options[k].name, option->name) == 0 &&
-                                        strcmp(other->options[k].value, option->value) == 0);
-        if (is_in_both || strncmp(option->name, "profile-", 8) == 0)
+        if (ul_saved_has_option(other, option->name, option->value) ||
+            strncmp(option->name, "profile-", 8) == 0)
             continue;
         ul_page_printf(page, "<li>The %s plan was made with <code>--", which);
         ul_page_escape(page, option->name);
@@ -91,17 +88,6 @@ static void put_options(struct ul_page *page, const char *which, const struct ul
 }
 
 /* ---- Both curves ---- */
-
-static uint64_t *sum_live(struct ul_page *page, const struct ul_saved *saved, uint32_t length)
-{
-    uint64_t *curves[UL_SAVED_CURVES];
-    uint64_t *live = UL_NEW_ARRAY(page->arena, uint64_t, length);
-    ul_saved_curves(saved, page->arena, curves);
-    for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
-        for (uint32_t p = 0; p < length; p++)
-            live[p] += curves[c][p];
-    return live;
-}
 
 /* The positions of a pixel column, with the least and the most live bytes there. */
 struct extent {
@@ -183,7 +169,8 @@ static void put_picture(struct ul_page *page)
 {
     const struct ul_saved *old = page->baseline;
     uint32_t old_length = old->step_count > 0 ? old->step_count : 1;
-    const uint64_t *before = sum_live(page, old, old_length);
+    uint64_t *curves[UL_SAVED_CURVES];
+    const uint64_t *before = ul_saved_curves(old, page->arena, curves);
     uint64_t top = page->saved->reserved_bytes;
     top = old->reserved_bytes > top ? old->reserved_bytes : top;
     top = top > 0 ? top : 1;

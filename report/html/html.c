@@ -10,15 +10,6 @@
 
 /* ---- Shared by the sections ---- */
 
-static void find_curves(struct ul_page *page)
-{
-    ul_saved_curves(page->saved, page->arena, page->curves);
-    page->live = UL_NEW_ARRAY(page->arena, uint64_t, page->length);
-    for (uint32_t c = 0; c < UL_SAVED_CURVES; c++)
-        for (uint32_t p = 0; p < page->length; p++)
-            page->live[p] += page->curves[c][p];
-}
-
 static void find_alive(struct ul_page *page)
 {
     enum { SORTED = 400 };
@@ -155,7 +146,7 @@ void ul_html_put(struct ul_text *text, const struct ul_saved *saved,
                            .turn = saved->training.parameters > 0 ? "step" : "run",
                            .process = name_process(saved),
                            .length = saved->step_count > 0 ? saved->step_count : 1};
-    find_curves(&page);
+    page.live = ul_saved_curves(saved, page.arena, page.curves);
     find_alive(&page);
     find_budget(&page);
     put_head(&page);

@@ -171,7 +171,7 @@ def read_words():
     with open(os.path.join(os.path.dirname(__file__), "..", "..", "report", "facts.def"), encoding="utf-8") as file:
         classes = file.read().split("\nUL_CLASS(")[1:]
     rows = [(("" if body.startswith("plan,") else f"{body.split(',')[0]}s.") + key, held) for body in classes
-            for key, held in re.findall(r'^UL_(?:FACT_OF\(\w+, |SEARCH\()(\w+), .*?(?:NEED|LATER|SOME|TOO), (\w+),\s', body, re.MULTILINE)]
+            for key, held in re.findall(r'^UL_(?:FACT_OF\(\w+, |PLANNED\(\w+, \w+, |SEARCH\()(\w+), .*?(?:NEED|LATER|SOME|TOO), (\w+),\s', body, re.MULTILINE)]
     for kind, places_of in lists.items():
         expect({name.replace("[]", "") for name in places_of} == {place for place, held in rows if kind in held.split("_")}, f"the page and report/facts.def differ: {kind}")
     return lists["WORD"], lists["GIVEN"], lists["CHOICE"]

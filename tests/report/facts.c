@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.schema.json, the tables of docs/plan-format.md and python/ullage/_facts.py say what the rows
- * of report/facts.def say.
+/* The schemas of plans, ladders and tables, the tables of docs/plan-format.md and
+ * python/ullage/_facts.py say what the rows of report/facts.def say.
  *
  *     report_facts [--update] ROOT    --update writes them anew
  */
@@ -65,6 +65,8 @@ static void put_value(struct ul_text *text, const struct ul_fact *fact, bool is_
         ul_text_put(text, is_column
                               ? "\"type\": \"array\", \"items\": { \"$ref\": \"#/$defs/counts\" }"
                               : "\"$ref\": \"#/$defs/counts\"");
+    } else if (fact->type == UL_FACT_TEXTS) {
+        ul_text_put(text, "\"$ref\": \"#/$defs/texts\"");
     } else if (fact->type >= UL_FACT_COUNT && fact->type <= UL_FACT_REFERENCE) {
         ul_text_printf(text, "\"$ref\": \"#/$defs/%scount%s\"", maybe, many);
     } else {
@@ -108,7 +110,10 @@ static void put_fact(struct ul_text *text, const struct ul_fact *fact, const cha
     const char *below = fact->size_key != NULL ? fact->size_key : is_list ? size_key : NULL;
     ul_text_printf(text, "%*s\"%s\": { \"description\": ", indent, "", ul_fact_key(fact, size_key));
     ul_text_put_json(text, fact->meaning);
-    ul_text_put(text, is_list ? ", \"type\": \"array\", \"items\": { " : ", ");
+    bool has_entries = fact->type == UL_FACT_ROWS && fact->when == UL_FACT_NEED;
+    ul_text_put(text, is_list ? ", \"type\": \"array\", " : ", ");
+    ul_text_put(text, has_entries ? "\"minItems\": 1, " : "");
+    ul_text_put(text, is_list ? "\"items\": { " : "");
     if (fact->class != NULL) {
         put_members(text, fact->class(), below, indent + 2, fact->type == UL_FACT_TABLE);
     } else if (fact->type == UL_FACT_SUMS || fact->type == UL_FACT_SUMS_BLOCK) {
@@ -126,11 +131,13 @@ static void put_fact(struct ul_text *text, const struct ul_fact *fact, const cha
     ul_text_put(text, is_list ? " } }" : " }");
 }
 
-static void put_schema(struct ul_text *text)
+static void put_schema(struct ul_text *text, const struct ul_fact_class *class, const char *title)
 {
-    ul_text_put(text, "{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n"
-                      "  \"title\": \"Ullage plan, version 1\",\n  ");
-    put_members(text, ul_class_plan(), NULL, 4, false);
+    ul_text_printf(text,
+                   "{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n"
+                   "  \"title\": \"%s, version 1\",\n  ",
+                   title);
+    put_members(text, class, NULL, 4, false);
     ul_text_put(
         text,
         ",\n  \"$defs\": {\n"
@@ -139,6 +146,7 @@ static void put_schema(struct ul_text *text)
         "    \"optional_counts\": { \"type\": \"array\", \"items\": { \"type\": [\"integer\", "
         "\"null\"], \"minimum\": 0 } },\n"
         "    \"text\": { \"type\": \"string\" },\n"
+        "    \"optional_text\": { \"type\": [\"string\", \"null\"] },\n"
         "    \"texts\": { \"type\": \"array\", \"items\": { \"type\": \"string\" } },\n"
         "    \"optional_texts\": { \"type\": \"array\", \"items\": { \"type\": [\"string\", "
         "\"null\"] } }\n  }\n}\n");
@@ -162,6 +170,7 @@ static const char *type_words(const struct ul_fact *fact)
                                         [UL_FACT_CLASS] = "text",
                                         [UL_FACT_KIND] = "text",
                                         [UL_FACT_INDEXES] = "list of numbers",
+                                        [UL_FACT_TEXTS] = "list of texts",
                                         [UL_FACT_PAIRS] = "list of pairs",
                                         [UL_FACT_SET] = "list of texts",
                                         [UL_FACT_SUMS] = "bytes by name",
@@ -205,7 +214,7 @@ static void put_key(struct ul_text *text, const struct ul_fact *fact, bool is_se
 
 static void put_table(struct ul_text *text, const struct ul_fact_class *class)
 {
-    static const char *const there[] = {"always", "later", "some", "some"};
+    static const char *const there[] = {"always", "later", "some", "some", "some"};
     ul_text_put(text, "| key | type | there | what |\n|---|---|---|---|\n");
     for (uint32_t i = 0; i < class->count; i++) {
         const struct ul_fact *fact = &class->facts[i];
@@ -285,23 +294,32 @@ static void put_python(struct ul_text *text)
     put_annotations(text, false);
 }
 
+static void compare_schema(struct golden *golden, const char *name,
+                           const struct ul_fact_class *class, const char *title)
+{
+    struct ul_text schema;
+    ul_text_init(&schema, &golden->arena);
+    put_schema(&schema, class, title);
+    golden_compare(golden, ul_arena_printf(&golden->arena, "%s/report/%s", golden->root, name),
+                   schema.data);
+}
+
 int main(int argc, char **argv)
 {
     struct golden golden;
-    struct ul_text schema, page, python;
+    struct ul_text page, python;
     if (!golden_init(&golden, argc, argv))
         return 2;
     const char *path = ul_arena_printf(&golden.arena, "%s/docs/plan-format.md", golden.root);
-    ul_text_init(&schema, &golden.arena);
     ul_text_init(&page, &golden.arena);
     ul_text_init(&python, &golden.arena);
-    put_schema(&schema);
     put_python(&python);
     put_page(&page, golden_read(&golden, path));
     golden_compare(&golden, path, page.data);
-    golden_compare(&golden,
-                   ul_arena_printf(&golden.arena, "%s/report/plan.schema.json", golden.root),
-                   schema.data);
+    compare_schema(&golden, "plan.schema.json", ul_class_plan(), "Ullage plan");
+    compare_schema(&golden, "ladder.schema.json", ul_class_ladder(), "Ullage ladder of plans");
+    compare_schema(&golden, "table.schema.json", ul_class_table(),
+                   "Ullage table of plans under other options");
     golden_compare(&golden,
                    ul_arena_printf(&golden.arena, "%s/python/ullage/_facts.py", golden.root),
                    python.data);
