@@ -281,6 +281,9 @@ enum ul_status ul_dimensions_settle(struct ul_dimensions *dimensions) UL_MUST_CH
 const char *ul_dimensions_list(const struct ul_dimensions *dimensions);
 /* The flags that give a dimension its size, without flags that were asked for before. */
 const char *ul_dimensions_ask(struct ul_dimensions *dimensions, const char *name);
+/* Puts what torch's exporter notes of its range, if it does. */
+void ul_dimensions_put_range(const struct ul_dimensions *dimensions, const char *name,
+                             struct ul_text *text);
 /* Writes the dimensions into the model's description. */
 void ul_dimensions_describe(const struct ul_dimensions *dimensions);
 

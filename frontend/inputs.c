@@ -223,9 +223,11 @@ static void put_shape_hint(struct inputs *inputs, const struct ul_model_port *po
 static void ask_for(struct inputs *inputs, const struct ul_model_port *port, uint32_t axis)
 {
     const char *flags = ul_dimensions_ask(&inputs->dimensions, port->dims[axis].symbol);
-    if (flags[0] != '\0')
-        ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s: give %s", (unsigned)axis,
-                       quote(inputs, port->name), flags);
+    if (flags[0] == '\0')
+        return;
+    ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s: give %s", (unsigned)axis,
+                   quote(inputs, port->name), flags);
+    ul_dimensions_put_range(&inputs->dimensions, port->dims[axis].symbol, &inputs->unbound);
 }
 
 /* Fills `type` as far as it is known, and notes what is not known. */

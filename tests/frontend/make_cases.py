@@ -398,6 +398,11 @@ def dims():
     write("dims_unbound", made)
     write("dims_partly", made, ["--dim", "batch=2"])
     write("dims_bound", made, ["--dim", "seq=3", *shapes])
+    ranged = onnx.ModelProto()
+    ranged.CopyFrom(made)
+    ranged.graph.metadata_props.add(key="pkg.torch.export.ExportedProgram.range_constraints",
+                                    value="{s77: VR[1, 5], seq: VR[2, 512], batch: VR[1, int_oo]}")
+    write("dims_ranges", ranged)
     write("dims_conflict", made, ["--dim", "batch=3", *shapes])
     write("dims_unknown", made, ["--dim", "bacth=3"])
     write("dims_fixed", made, ["--shape", "fixed=4,3"])
