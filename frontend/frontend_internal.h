@@ -420,15 +420,6 @@ ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, do
 /* A builder of further nodes, which come after all others: they are called name/Op, and their types
  * are not known. */
 struct ul_build *ul_old_build(struct ul_old_node *node);
-/* Emits a further node of ai.onnx and returns its output. Absent inputs are UL_NONE; attributes are
- * only ints: name, value. */
-struct ul_int_attr {
-    const char *name;
-    int64_t value;
-};
-ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input_count,
-                        const ul_value_id *inputs, uint32_t attr_count,
-                        const struct ul_int_attr *attrs);
 /* Emits the node as it is now; its outputs become the results. */
 void ul_old_emit_self(struct ul_old_node *node);
 /* Makes `value` the result of an output, under the output's name. */

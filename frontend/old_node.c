@@ -136,24 +136,6 @@ struct ul_build *ul_old_build(struct ul_old_node *node)
     return &node->build;
 }
 
-ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input_count,
-                        const ul_value_id *inputs, uint32_t attr_count,
-                        const struct ul_int_attr *attrs)
-{
-    struct ul_graph *graph = node->builder->graph;
-    ul_op_id row = ul_op_find("", op);
-    if (row == UL_OP_NONE) {
-        ul_old_problem(
-            node, ul_arena_printf(node->builder->scratch, "needs %s, which is not supported", op));
-        return ul_graph_add_value(graph, op, UL_VALUE_NODE, NULL);
-    }
-    ul_node_id id = ul_build_node(ul_old_build(node), row, inputs, input_count, 1);
-    UL_ASSERT(graph->nodes[id].output_count == 1);
-    for (uint32_t i = 0; i < attr_count; i++)
-        ul_node_set_int(graph, id, attrs[i].name, attrs[i].value);
-    return graph->nodes[id].outputs[0];
-}
-
 void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id value)
 {
     if (output >= node->output_count || value == UL_NONE) /* after an error */

@@ -180,21 +180,27 @@ static bool read_inputs(struct ul_old_node *node, struct ul_row_builder *row,
     return true;
 }
 
+static struct ul_row_item item_of(const struct ul_attr *attr)
+{
+    if (attr->kind == UL_ATTR_INT)
+        return ul_row_int(attr->i);
+    if (attr->kind == UL_ATTR_FLOAT)
+        return ul_row_float(attr->f);
+    if (attr->kind == UL_ATTR_STRING)
+        return ul_row_text(attr->s);
+    if (attr->kind == UL_ATTR_INTS)
+        return ul_row_ints(attr->count, attr->ints);
+    if (attr->kind == UL_ATTR_FLOATS)
+        return ul_row_floats(attr->count, attr->floats);
+    return ul_row_value(UL_NONE);
+}
+
 static struct ul_row_item attr_or(const struct ul_attr *attr, struct ul_row_item otherwise)
 {
-    if (attr == NULL)
-        return otherwise;
-    if (attr->kind == UL_ATTR_INT && otherwise.kind == UL_ROW_INT)
-        return ul_row_int(attr->i);
-    if (attr->kind == UL_ATTR_FLOAT && otherwise.kind == UL_ROW_FLOAT)
-        return ul_row_float(attr->f);
-    if (attr->kind == UL_ATTR_STRING && otherwise.kind == UL_ROW_TEXT)
-        return ul_row_text(attr->s);
-    if (attr->kind == UL_ATTR_INTS && otherwise.kind == UL_ROW_LIST)
-        return ul_row_ints(attr->count, attr->ints);
-    if (attr->kind == UL_ATTR_FLOATS && otherwise.kind == UL_ROW_LIST)
-        return ul_row_floats(attr->count, attr->floats);
-    return otherwise;
+    const struct ul_row_item item = attr == NULL ? otherwise : item_of(attr);
+    bool is_list = item.kind == UL_ROW_FLOATS && otherwise.kind == UL_ROW_LIST;
+    bool fits = item.kind == otherwise.kind || is_list || otherwise.kind == UL_ROW_VALUE;
+    return fits ? item : otherwise;
 }
 
 /* Reads the attributes that the row asks for, and takes them from the node. */
@@ -226,8 +232,8 @@ static void read_attrs(struct ul_old_node *node, struct ul_row_builder *row,
 
 /* ---- Bodies ---- */
 
-/* False where something is wrong, which has been reported. */
-static bool is_good(struct ul_old_node *node, const struct ul_row_builder *row)
+/* Reports what is wrong; false where something is. */
+static bool check_row(struct ul_old_node *node, const struct ul_row_builder *row)
 {
     struct ul_type unused;
     for (uint32_t i = 0; row->wrong != NULL && row->unknown != UL_NONE && i < node->input_count;
@@ -241,7 +247,7 @@ static bool is_good(struct ul_old_node *node, const struct ul_row_builder *row)
         ul_old_invalid(node, row->wrong);
     else if (row->wrong != NULL)
         ul_old_problem(node, row->wrong);
-    return row->wrong == NULL && !node->finished;
+    return row->wrong == NULL;
 }
 
 /* derivative(y, gradient, x, x, ...): each named output is the derivative of y by one of the xs. */
@@ -279,7 +285,8 @@ static void finish(struct ul_old_node *node, struct ul_row_builder *row, const s
         finish_derivative(node, row, body);
     else
         ul_row_run(row, body, wanted, RESULTS, results);
-    for (uint32_t i = 0; is_good(node, row) && i < RESULTS; i++)
+    bool is_good = check_row(node, row) && !node->finished;
+    for (uint32_t i = 0; is_good && i < RESULTS; i++)
         if (results[i] != UL_NONE)
             ul_old_set_result(node, i, results[i]);
     node->finished = true;
@@ -312,7 +319,7 @@ bool ul_old_run(struct ul_old_node *node, const struct ul_row_name *names, const
     struct ul_row_builder row;
     begin_body(node, &row, names);
     ul_row_run(&row, read_body(node, body), UINT32_MAX, count, results);
-    return is_good(node, &row);
+    return check_row(node, &row);
 }
 
 ul_value_id ul_old_make(struct ul_old_node *node, const struct ul_row_name *names, const char *body)

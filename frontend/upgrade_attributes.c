@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Upgrades that move attributes to inputs, or rename them. */
-#include "frontend/frontend_internal.h"
+#include "frontend/rows.h"
 
 #include <string.h>
 
@@ -43,8 +43,11 @@ static bool append_ones(struct ul_old_node *node, uint32_t index, int64_t count)
     uint32_t rank = type.rank + (uint32_t)count;
     for (uint32_t i = type.rank; i < rank; i++)
         type.dims[i] = 1;
-    ul_value_id inputs[2] = {node->inputs[index], ul_old_const_ints(node, type.dims, rank)};
-    ul_old_set_input(node, index, ul_old_emit(node, "Reshape", 2, inputs, 0, NULL));
+    ul_old_set_input(node, index,
+                     ul_old_make(node,
+                                 UL_WITH({"x", ul_row_value(node->inputs[index])},
+                                         {"dims", ul_row_ints(rank, type.dims)}),
+                                 "Reshape(x, dims)"));
     return true;
 }
 
@@ -136,8 +139,11 @@ void ul_upgrade_dropout(struct ul_old_node *node)
         return;
     enum ul_dtype dtype = ul_old_dtype(node, 0);
     ul_old_emit_self(node);
-    struct ul_int_attr to = {"to", dtype};
-    ul_old_set_result(node, 1, ul_old_emit(node, "Cast", 1, &node->results[1], 1, &to));
+    ul_old_set_result(
+        node, 1,
+        ul_old_make(node,
+                    UL_WITH({"mask", ul_row_value(node->results[1])}, {"dtype", ul_row_int(dtype)}),
+                    "Cast(mask) {to=dtype}"));
 }
 
 void ul_upgrade_dft(struct ul_old_node *node)

@@ -11,7 +11,7 @@
  * After the end of a sequence that is shorter than the others, its state stays and its output is
  * 0. */
 #include "frontend/upgrade_microsoft.h"
-#include "ir/op.h"
+#include "ir/op_names.h"
 
 #include <string.h>
 
@@ -170,16 +170,15 @@ static bool read_lstm(struct ul_old_node *node, struct lstm *lstm)
 static ul_value_id activate(struct ul_old_node *node, double clip,
                             const struct activation *function, ul_value_id x)
 {
-    const struct ul_row_name names[] = {
-        {"x", ul_row_value(x)}, {"clip", ul_row_float(clip)}, {NULL, {0}}};
-    if (clip > 0)
-        x = ul_old_make(node, names, "Clip(x, -clip, clip)");
-    ul_value_id y = ul_old_emit_one(node, function->op, x);
-    if (function->has_alpha)
-        ul_old_emitted_float(node, y, "alpha", function->alpha);
-    if (function->has_beta)
-        ul_old_emitted_float(node, y, "beta", function->beta);
-    return y;
+    static const struct ul_row_item none = {.value = UL_NONE};
+    const char *body = ul_arena_printf(
+        node->builder->scratch, "x = clip > 0 ? Clip(x, -clip, clip) : x; %s(x) {alpha=a, beta=b}",
+        function->op);
+    return ul_old_make(node,
+                       UL_WITH({"x", ul_row_value(x)}, {"clip", ul_row_float(clip)},
+                               {"a", function->has_alpha ? ul_row_float(function->alpha) : none},
+                               {"b", function->has_beta ? ul_row_float(function->beta) : none}),
+                       body);
 }
 
 /* Makes gate `which`, in the order input, output, forget, cell, with its peephole at c. */
@@ -187,14 +186,11 @@ static ul_value_id take_gate(struct ul_old_node *node, const struct lstm *lstm,
                              const struct way *way, ul_value_id gates, int64_t which, ul_value_id c)
 {
     int64_t begin = which * lstm->size;
-    const struct ul_row_name names[] = {
-        {"gates", ul_row_value(gates)},
-        {"c", ul_row_value(c)},
-        {"begin", ul_row_int(begin)},
-        {"end", ul_row_int(begin + lstm->size)},
-        {"peepholes", ul_row_value(which == 3 ? UL_NONE : way->peepholes)},
-        {NULL, {0}}};
-    return ul_old_make(node, names,
+    return ul_old_make(node,
+                       UL_WITH({"gates", ul_row_value(gates)}, {"c", ul_row_value(c)},
+                               {"begin", ul_row_int(begin)},
+                               {"end", ul_row_int(begin + lstm->size)},
+                               {"peepholes", ul_row_value(which == 3 ? UL_NONE : way->peepholes)}),
                        "gate = Slice(gates, [begin], [end], [1]); "
                        "gate + (peepholes ? Slice(peepholes, [begin], [end], [0]) * c : none)");
 }
@@ -216,39 +212,31 @@ static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const s
     ul_value_id h = add_argument(node, "h"), c = add_argument(node, "c");
     ul_value_id x = add_argument(node, "x");
     ul_value_id valid = lstm->valid == UL_NONE ? UL_NONE : add_argument(node, "valid");
-    const struct ul_row_name names[] = {{"h", ul_row_value(h)},
-                                        {"bias", ul_row_value(x)},
-                                        {"r", ul_row_value(way->r)},
-                                        {"r_scale", ul_row_value(way->r_scale)},
-                                        {"r_zero", ul_row_value(way->r_zero)},
-                                        {NULL, {0}}};
-    ul_value_id gates =
-        ul_old_make(node, names,
-                    "q, s, z = DynamicQuantizeLinear(h); sums = MatMulInteger(q, r, z, r_zero); "
-                    "by = s * r_scale; Cast(sums) {to=f32} * by + bias");
+    ul_value_id gates = ul_old_make(
+        node,
+        UL_WITH({"h", ul_row_value(h)}, {"bias", ul_row_value(x)}, {"r", ul_row_value(way->r)},
+                {"r_scale", ul_row_value(way->r_scale)}, {"r_zero", ul_row_value(way->r_zero)}),
+        "q, s, z = DynamicQuantizeLinear(h); sums = MatMulInteger(q, r, z, r_zero); "
+        "by = s * r_scale; Cast(sums) {to=f32} * by + bias");
     const struct activation *f = way->functions;
     ul_value_id in = activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 0, c));
     ul_value_id cell = activate(node, lstm->clip, &f[1], take_gate(node, lstm, way, gates, 3, c));
     ul_value_id forget =
         lstm->couples ? UL_NONE
                       : activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 2, c));
-    const struct ul_row_name cells[] = {{"c", ul_row_value(c)},
-                                        {"in", ul_row_value(in)},
-                                        {"cell", ul_row_value(cell)},
-                                        {"forget", ul_row_value(forget)},
-                                        {NULL, {0}}};
-    ul_value_id next_c = ul_old_make(node, cells, "(forget ? forget : 1:f32 - in) * c + in * cell");
+    ul_value_id next_c =
+        ul_old_make(node,
+                    UL_WITH({"c", ul_row_value(c)}, {"in", ul_row_value(in)},
+                            {"cell", ul_row_value(cell)}, {"forget", ul_row_value(forget)}),
+                    "(forget ? forget : 1:f32 - in) * c + in * cell");
     ul_value_id out =
         activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 1, next_c));
-    const struct ul_row_name states[] = {{"h", ul_row_value(h)},
-                                         {"c", ul_row_value(c)},
-                                         {"next_c", ul_row_value(next_c)},
-                                         {"out", ul_row_value(out)},
-                                         {"shown", ul_row_value(activate(node, 0, &f[2], next_c))},
-                                         {"valid", ul_row_value(valid)},
-                                         {NULL, {0}}};
+    ul_value_id shown = activate(node, 0, &f[2], next_c);
     ul_value_id results[3]; /* a value may be an output of a block only once */
-    if (!ul_old_run(node, states,
+    if (!ul_old_run(node,
+                    UL_WITH({"h", ul_row_value(h)}, {"c", ul_row_value(c)},
+                            {"next_c", ul_row_value(next_c)}, {"out", ul_row_value(out)},
+                            {"shown", ul_row_value(shown)}, {"valid", ul_row_value(valid)}),
                     "y = out * shown; valid ? Where(valid, y, h) : y, "
                     "valid ? Where(valid, next_c, c) : next_c, "
                     "valid ? Where(valid, y, 0) : Identity(y)",
@@ -262,21 +250,20 @@ static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const s
 
 static ul_value_id element_of(struct ul_old_node *node, uint32_t index, int64_t direction)
 {
-    const struct ul_row_name names[] = {
-        {"x", ul_row_value(ul_old_input(node, index))}, {"d", ul_row_int(direction)}, {NULL, {0}}};
-    return ul_old_make(node, names, "Squeeze(Slice(x, [d], [d + 1], [0]), [0])");
+    return ul_old_make(
+        node, UL_WITH({"x", ul_row_value(ul_old_input(node, index))}, {"d", ul_row_int(direction)}),
+        "x ? Squeeze(Slice(x, [d], [d + 1], [0]), [0]) : none");
 }
 
 /* What all steps add to the gates: the input's part and both biases. */
 static ul_value_id project(struct ul_old_node *node, const struct lstm *lstm, int64_t direction)
 {
-    const struct ul_row_name names[] = {
-        {"q", ul_row_value(lstm->sums[0])},          {"scale", ul_row_value(lstm->sums[1])},
-        {"zero", ul_row_value(lstm->sums[2])},       {"d", ul_row_int(direction)},
-        {"columns", ul_row_int(GATES * lstm->size)}, {NULL, {0}}};
 #define OF(x) x " = Squeeze(Slice(" x ", [d], [d + 1], [0]), [0]); "
     return ul_old_make(
-        node, names,
+        node,
+        UL_WITH({"q", ul_row_value(lstm->sums[0])}, {"scale", ul_row_value(lstm->sums[1])},
+                {"zero", ul_row_value(lstm->sums[2])}, {"d", ul_row_int(direction)},
+                {"columns", ul_row_int(GATES * lstm->size)}),
         OF("w") OF("w_scale")
             OF("w_zero") "both = bias ? Squeeze(Slice(bias, [d], [d + 1], [0]), [0]) : none; "
                          "bias = bias ? Slice(both, [0], [columns], [0])"
@@ -290,9 +277,9 @@ static ul_value_id initial_state(struct ul_old_node *node, const struct lstm *ls
                                  int64_t direction)
 {
     const int64_t dims[] = {lstm->batch, lstm->size};
-    const struct ul_row_name names[] = {{"dims", ul_row_ints(2, dims)}, {NULL, {0}}};
-    return ul_old_has_input(node, index) ? element_of(node, index, direction)
-                                         : ul_old_make(node, names, "Expand(0:f32, dims)");
+    return ul_old_has_input(node, index)
+               ? element_of(node, index, direction)
+               : ul_old_make(node, UL_WITH({"dims", ul_row_ints(2, dims)}), "Expand(0:f32, dims)");
 }
 
 static bool is_backward(const struct lstm *lstm, int64_t direction)
@@ -307,8 +294,7 @@ static ul_value_id turn_steps(struct ul_old_node *node, const struct lstm *lstm,
 {
     if (lstm->valid == UL_NONE || !is_backward(lstm, direction))
         return x;
-    const struct ul_row_name names[] = {{"x", ul_row_value(x)}, {NULL, {0}}};
-    return ul_old_make(node, names,
+    return ul_old_make(node, UL_WITH({"x", ul_row_value(x)}),
                        "ReverseSequence(x, Cast(lengths) {to=i64}) {batch_axis=1, time_axis=0}");
 }
 
@@ -320,15 +306,13 @@ static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, i
     struct way way = {.r = element_of(node, R, direction),
                       .r_scale = element_of(node, R_SCALE, direction),
                       .r_zero = element_of(node, R_ZERO, direction),
-                      .peepholes = UL_NONE,
+                      .peepholes = element_of(node, PEEPHOLES, direction),
                       .functions = &lstm->functions[direction * FUNCTIONS]};
-    if (ul_old_has_input(node, PEEPHOLES))
-        way.peepholes = element_of(node, PEEPHOLES, direction);
     ul_value_id inputs[] = {
         initial_state(node, lstm, H_0, direction), initial_state(node, lstm, C_0, direction),
         turn_steps(node, lstm, direction, project(node, lstm, direction)), lstm->valid};
     uint32_t scanned = lstm->valid == UL_NONE ? 1 : 2;
-    ul_node_id scan = ul_old_emit_node(node, "Scan", 2 + scanned, inputs, 3);
+    ul_node_id scan = ul_build_node(ul_old_build(node), UL_OP_Scan, inputs, 2 + scanned, 3);
     ul_node_set_int(builder->graph, scan, "num_scan_inputs", scanned);
     if (is_backward(lstm, direction) && lstm->valid == UL_NONE) {
         ul_node_set_ints(builder->graph, scan, "scan_input_directions", &backward, 1);
@@ -349,12 +333,11 @@ static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, i
 /* For each step whether a sequence has it. */
 static ul_value_id find_valid(struct ul_old_node *node, const struct lstm *lstm)
 {
-    const struct ul_row_name names[] = {
-        {"steps", ul_row_int(lstm->steps)}, {"batch", ul_row_int(lstm->batch)}, {NULL, {0}}};
-    return ul_old_make(node, names,
-                       "lengths ? Less(Reshape(Cast(" UL_ROW_RANGE(
-                           "steps") ") {to=i32}, [steps, 1, 1]), "
-                                    "Reshape(lengths, [1, batch, 1])) : none");
+    return ul_old_make(
+        node, UL_WITH({"steps", ul_row_int(lstm->steps)}, {"batch", ul_row_int(lstm->batch)}),
+        "lengths ? Less(Reshape(Cast(" UL_ROW_RANGE(
+            "steps") ") {to=i32}, [steps, 1, 1]), "
+                     "Reshape(lengths, [1, batch, 1])) : none");
 }
 
 void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
@@ -363,9 +346,8 @@ void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
     if (!read_lstm(node, &lstm))
         return;
     struct ul_graph *graph = node->builder->graph;
-    ul_node_id quantized = ul_old_emit_node(node, "DynamicQuantizeLinear", 1, node->inputs, 3);
-    for (uint32_t i = 0; i < 3; i++)
-        lstm.sums[i] = graph->nodes[quantized].outputs[i];
+    (void)ul_old_run(node, NULL, "q, scale, zero = DynamicQuantizeLinear(x); q, scale, zero", 3,
+                     lstm.sums);
     lstm.valid = find_valid(node, &lstm);
     ul_value_id results[3] = {UL_NONE, UL_NONE, UL_NONE};
     for (int64_t d = 0; d < lstm.directions; d++) {
@@ -375,13 +357,12 @@ void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
             int64_t axis = i == 0;
             ul_value_id part = graph->nodes[scan].outputs[(i + 2) % 3];
             part = i == 0 ? turn_steps(node, &lstm, d, part) : part;
-            const struct ul_row_name names[] = {{"part", ul_row_value(part)},
-                                                {"axis", ul_row_int(axis)},
-                                                {"before", ul_row_value(results[i])},
-                                                {NULL, {0}}};
-            results[i] = ul_old_make(node, names,
-                                     "part = Unsqueeze(part, [axis]); "
-                                     "before ? Concat(before, part) {axis=axis} : part");
+            results[i] =
+                ul_old_make(node,
+                            UL_WITH({"part", ul_row_value(part)}, {"axis", ul_row_int(axis)},
+                                    {"before", ul_row_value(results[i])}),
+                            "part = Unsqueeze(part, [axis]); "
+                            "before ? Concat(before, part) {axis=axis} : part");
         }
     }
     for (uint32_t i = 0; i < 3; i++)

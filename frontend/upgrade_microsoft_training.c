@@ -23,12 +23,10 @@ void ul_microsoft_softmax_grad(struct ul_old_node *node)
     }
     for (uint32_t d = 0; d < type.rank; d++)
         matrix[d >= axis] *= type.dims[d];
-    const struct ul_row_name names[] = {{"flat", ul_row_int(flat)},
-                                        {"log", ul_row_int(logarithm)},
-                                        {"last", ul_row_int(flat ? 1 : axis)},
-                                        {"matrix", ul_row_ints(2, matrix)},
-                                        {NULL, {0}}};
-    ul_old_finish(node, names,
+    ul_old_finish(node,
+                  UL_WITH({"flat", ul_row_int(flat)}, {"log", ul_row_int(logarithm)},
+                          {"last", ul_row_int(flat ? 1 : axis)},
+                          {"matrix", ul_row_ints(2, matrix)}),
                   "dy = flat ? Reshape(g, matrix) : g; y = flat ? Reshape(y, matrix) : y; "
                   "dx = log ? LogSoftmaxGradient(dy, y) {*, axis=last}"
                   " : SoftmaxGradient(dy, y) {*, axis=last}; flat ? Reshape(dx, g.dims) : dx");
@@ -71,25 +69,18 @@ void ul_microsoft_loss(struct ul_old_node *node)
 void ul_microsoft_loss_grad(struct ul_old_node *node)
 {
     bool reduces = strcmp(ul_old_string(node, "reduction", "mean"), "none") != 0;
-    const struct ul_row_name names[] = {
-        {"x", ul_row_value(scores_of(node->builder->graph, node->inputs[1]))},
-        {"reduces", ul_row_int(reduces)},
-        {NULL, {0}}};
-    ul_value_id made[3];
+    ul_value_id x = scores_of(node->builder->graph, node->inputs[1]), made[2];
     if (!read_ignored(node, 4))
         return;
     ul_old_remove_attr(node, "output_type");
-    if (!ul_old_run(node, names,
+    if (!ul_old_run(node, UL_WITH({"x", ul_row_value(x)}, {"reduces", ul_row_int(reduces)}),
                     "SoftmaxCrossEntropyLoss(x, targets, weights) {**}, "
-                    "reduces ? Reshape(g, []) : g, x",
-                    3, made))
+                    "reduces ? Reshape(g, []) : g",
+                    2, made))
         return;
-    ul_node_id id = ul_old_emit_derivative(node, made[0], made[1], &made[2], 1, 0);
+    ul_node_id id = ul_old_emit_derivative(node, made[0], made[1], &x, 1, 0);
     ul_value_id dx = node->builder->graph->nodes[id].outputs[0];
-    if (ul_old_has_input(node, 5))
-        dx = ul_old_emit_two(node, "Add", dx, node->inputs[5]);
-    ul_old_set_result(node, 0, dx);
-    node->finished = true;
+    ul_old_finish(node, UL_WITH({"dx", ul_row_value(dx)}), "dx + more");
 }
 
 /* Normalizes by the statistics of the batch; returns these, and running ones. */
@@ -117,9 +108,8 @@ void ul_microsoft_batch_norm(struct ul_old_node *node)
 
 static void finish_pool(struct ul_old_node *node, const char *body, ul_value_id x)
 {
-    const struct ul_row_name names[] = {
-        {"x", ul_row_value(x)}, {"g", ul_row_value(node->inputs[0])}, {NULL, {0}}};
-    ul_old_finish(node, names, body);
+    ul_old_finish(node, UL_WITH({"x", ul_row_value(x)}, {"g", ul_row_value(node->inputs[0])}),
+                  body);
 }
 
 void ul_microsoft_max_pool_grad(struct ul_old_node *node)
@@ -229,11 +219,6 @@ void ul_microsoft_broadcast_axes(struct ul_old_node *node)
     node->finished = true;
 }
 
-void ul_microsoft_reduce_sum_training(struct ul_old_node *node)
-{
-    ul_old_become(node, "ReduceSum");
-}
-
 /* ---- Several tensors ---- */
 
 void ul_microsoft_mixed_precision_scale(struct ul_old_node *node)
@@ -242,12 +227,10 @@ void ul_microsoft_mixed_precision_scale(struct ul_old_node *node)
         ul_old_problem(node, "with fuse_outputs is not supported");
         return;
     }
-    for (uint32_t i = 1; i < node->input_count && i <= node->output_count; i++) {
-        const struct ul_row_name names[] = {{"x", ul_row_value(node->inputs[i])}, {NULL, {0}}};
-        ul_old_set_result(
-            node, i - 1,
-            ul_old_make(node, names, "Cast(Cast(x) {to=f32} * Reshape(scale, [])) {to=to}"));
-    }
+    for (uint32_t i = 1; i < node->input_count && i <= node->output_count; i++)
+        ul_old_set_result(node, i - 1,
+                          ul_old_make(node, UL_WITH({"x", ul_row_value(node->inputs[i])}),
+                                      "Cast(Cast(x) {to=f32} * Reshape(scale, [])) {to=to}"));
     node->finished = true;
 }
 
@@ -255,24 +238,21 @@ ul_value_id ul_microsoft_square_sum(struct ul_old_node *node, const ul_value_id 
                                     uint32_t count)
 {
     ul_value_id sum = UL_NONE;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct ul_row_name names[] = {
-            {"sum", ul_row_value(sum)}, {"x", ul_row_value(values[i])}, {NULL, {0}}};
-        sum = ul_old_make(node, names, "sum + ReduceSumSquare(Cast(x) {to=f32}) {keepdims=0}");
-    }
+    for (uint32_t i = 0; i < count; i++)
+        sum = ul_old_make(node, UL_WITH({"sum", ul_row_value(sum)}, {"x", ul_row_value(values[i])}),
+                          "sum + ReduceSumSquare(Cast(x) {to=f32}) {keepdims=0}");
     return sum;
 }
 
 void ul_microsoft_reduce_all_l2(struct ul_old_node *node)
 {
     ul_value_id sum = ul_microsoft_square_sum(node, node->inputs, node->input_count);
-    ul_old_set_result(node, 0, ul_old_emit_one(node, "Sqrt", sum));
-    node->finished = true;
+    ul_old_finish(node, UL_WITH({"sum", ul_row_value(sum)}), "Sqrt(sum)");
 }
 
 void ul_microsoft_pass_through(struct ul_old_node *node)
 {
     for (uint32_t i = 0; i < node->output_count && i < node->input_count; i++)
-        ul_old_set_result(node, i, ul_old_emit_one(node, "Identity", node->inputs[i]));
+        ul_old_set_result(node, i, ul_build_copy(ul_old_build(node), node->inputs[i]));
     node->finished = true;
 }

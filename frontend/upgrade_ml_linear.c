@@ -22,11 +22,8 @@ static ul_value_id emit_scores(struct ul_old_node *node, int64_t *targets)
                              "features of input 0");
         return UL_NONE;
     }
-    struct ul_int_attr turned = {"transB", 1};
-    ul_value_id inputs[3] = {
-        x, ul_ml_const(node, UL_F32, 2, (int64_t[]){*targets, type.dims[1]}, coefficients),
-        intercepts == NULL ? UL_NONE : ul_ml_const(node, UL_F32, 1, targets, intercepts)};
-    return ul_old_emit(node, "Gemm", intercepts == NULL ? 2 : 3, inputs, 1, &turned);
+    return ul_ml_product(node, x, *targets, type.dims[1], coefficients, intercept_count,
+                         intercepts);
 }
 
 void ul_ml_linear_regressor(struct ul_old_node *node)

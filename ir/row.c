@@ -361,16 +361,7 @@ static struct ul_row_item evaluate_list(struct ul_row_builder *row, const struct
                              ul_arena_copy(scratch, list.ints, count * sizeof *list.ints));
 }
 
-/* A dimension of a value, or an element of a list; from the end where `at` is below 0. */
-static struct ul_row_item find_element(struct ul_row_builder *row, int64_t at, const int64_t *list,
-                                       uint32_t count)
-{
-    at += at < 0 ? count : 0;
-    if (at < 0 || at >= (int64_t)count)
-        return refuse(row, true, "has fewer dimensions, or a shorter list, than are needed");
-    return ul_row_int(list[at]);
-}
-
+/* A dimension, or an element, is counted from the end where it is below 0. */
 static struct ul_row_item evaluate_of(struct ul_row_builder *row, const struct ul_term *term)
 {
     const struct ul_row_item of = evaluate(row, term->parts);
@@ -391,8 +382,11 @@ static struct ul_row_item evaluate_of(struct ul_row_builder *row, const struct u
         return ul_row_int(1);
     const int64_t *list = of.kind == UL_ROW_LIST ? of.ints : type.dims;
     uint32_t count = of.kind >= UL_ROW_LIST ? of.count : type.rank;
+    int64_t at = term->i < 0 ? term->i + count : term->i;
+    if (term->text == NULL && (at < 0 || at >= (int64_t)count))
+        return refuse(row, true, "has fewer dimensions, or a shorter list, than are needed");
     if (term->text == NULL)
-        return find_element(row, term->i, list, count);
+        return of.kind == UL_ROW_FLOATS ? ul_row_float(of.floats[at]) : ul_row_int(list[at]);
     if (ul_term_is(term, "rank"))
         return ul_row_int(count);
     if (ul_term_is(term, "dims"))
