@@ -413,10 +413,6 @@ void ul_old_remove_attr(struct ul_old_node *node, const char *name);
 /* Input `index`, UL_NONE when absent; setting one grows the list. */
 ul_value_id ul_old_input(const struct ul_old_node *node, uint32_t index);
 void ul_old_set_input(struct ul_old_node *node, uint32_t index, ul_value_id value);
-/* Constants for rewritten nodes: 1-d or 0-d int64, 0-d float. */
-ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, uint32_t count);
-ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int64_t value);
-ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, double value);
 /* A builder of further nodes, which come after all others: they are called name/Op, and their types
  * are not known. */
 struct ul_build *ul_old_build(struct ul_old_node *node);

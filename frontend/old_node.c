@@ -2,7 +2,6 @@
 /* Functions for upgrades: they read and change a node between the file's operator set and the
  * newest one, and emit nodes into the graph. */
 #include "frontend/frontend_internal.h"
-#include "ir/build.h"
 #include "ir/infer.h"
 #include "ir/op.h"
 
@@ -79,45 +78,6 @@ static const char *helper_name(const struct ul_old_node *node, const char *what)
 {
     return ul_arena_printf(node->builder->scratch, "%s%s/%s", node->builder->prefix, node->name,
                            what);
-}
-
-static ul_value_id add_weight(struct ul_old_node *node, const struct ul_tensor *tensor)
-{
-    return ul_graph_add_weight(node->builder->graph, helper_name(node, "constant"), tensor);
-}
-
-ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, uint32_t count)
-{
-    UL_ASSERT(count == 0 || values != NULL);
-    return ul_build_ints(node->builder->graph, helper_name(node, "constant"), count, values);
-}
-
-ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int64_t value)
-{
-    const struct ul_dtype_info *info = ul_dtype_get(dtype);
-    if (!info->is_float && !info->is_integer && dtype != UL_BOOL) {
-        ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
-        dtype = UL_I64;
-    }
-    return add_weight(node,
-                      ul_tensor_new_ints(node->builder->graph->arena, dtype, 0, NULL, &value));
-}
-
-ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, double value)
-{
-    const struct ul_dtype_info *info = ul_dtype_get(dtype);
-    unsigned char element[16] = {0};
-    if (!info->is_float && !info->is_integer && dtype != UL_BOOL) {
-        ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
-        dtype = UL_F32;
-        info = ul_dtype_get(dtype);
-    }
-    struct ul_type type = ul_type_make(dtype, 0, NULL);
-    if (info->is_float)
-        ul_element_put_float(element, dtype, value);
-    else
-        ul_element_put_int(element, dtype, (int64_t)value);
-    return add_weight(node, ul_tensor_new(node->builder->graph->arena, &type, element));
 }
 
 struct ul_build *ul_old_build(struct ul_old_node *node)

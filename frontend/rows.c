@@ -87,13 +87,14 @@ static void begin(struct ul_old_node *node, struct ul_row_builder *row)
                                    .context = node,
                                    .step = step,
                                    .unknown = UL_NONE,
+                                   .like = UL_NONE,
                                    .all_attrs = node->attrs,
                                    .all_count = node->attr_count,
                                    .own_attrs = node->attrs,
                                    .own_count = node->attr_count};
     row->constant = ul_arena_printf(builder->scratch, "%s/constant", row->build->name);
     if (node->input_count > 0 && !ul_sequence_is(node->inputs[0]))
-        row->dtype = ul_old_dtype(node, 0);
+        row->like = node->inputs[0];
     ul_row_bind(row, "version", 7, ul_row_int(node->version));
     ul_row_bind(row, "limit", 5, ul_row_int(UL_LIMIT_DIM));
     ul_row_bind(row, "outputs", 7, ul_row_int(node->output_count));
@@ -328,6 +329,12 @@ ul_value_id ul_old_make(struct ul_old_node *node, const struct ul_row_name *name
     return ul_old_run(node, names, body, 1, &result) ? result : UL_NONE;
 }
 
+ul_value_id ul_old_const(struct ul_old_node *node, enum ul_dtype dtype, struct ul_row_item item)
+{
+    item.dtype = dtype;
+    return ul_old_make(node, UL_WITH({"constant", item}), "constant");
+}
+
 void ul_old_finish(struct ul_old_node *node, const struct ul_row_name *names, const char *body)
 {
     struct ul_row_builder row;
@@ -344,15 +351,16 @@ void ul_rows_upgrade(struct ul_old_node *node, const struct ul_upgrade_row *text
         return;
     read_attrs(node, &row, &head);
     bool has_body = ul_term_take(&head, "->");
-    UL_ASSERT(has_body == (text->upgrade == NULL) && (has_body || *head.at == '\0'));
+    UL_ASSERT(has_body || (text->upgrade != NULL && *head.at == '\0'));
+    const struct ul_term *body = has_body ? ul_term_read_body(&head) : NULL;
     node->row = &row;
-    if (has_body && text->rest != NULL) {
-        (void)ul_row_run_statements(&row, ul_term_read_body(&head));
-        head.at = text->rest;
+    if (text->rest != NULL) {
+        (void)ul_row_run_statements(&row, body);
+        body = read_body(node, text->rest);
     }
-    if (has_body)
-        finish(node, &row, ul_term_read_body(&head));
-    else
+    if (text->upgrade == NULL)
+        finish(node, &row, body);
+    else if (ul_row_run_statements(&row, body) == NULL && check_row(node, &row))
         text->upgrade(node);
     node->row = NULL;
 }

@@ -11,9 +11,9 @@
  * An input with "?" may be absent. Where ranks are given, its shape must be known and its rank be
  * one of the digits ("+": or more; "*": any). "n" wants integers or floats; "s" is a sequence.
  * "..." stands for more inputs, which a function in C reads. Attributes have the type of their
- * default ([]: a list of integers or of floats; none: any type). A row without a body has a
- * function, which checks or computes more than text can say. Results go to the outputs in order;
- * outputs that the node does not name are not built. */
+ * default ([]: a list of integers or of floats; none: any type). Results go to the outputs in
+ * order; outputs that the node does not name are not built. A row with a function, which checks or
+ * computes more than text can say, has at most statements, which come first. */
 #ifndef UL_FRONTEND_ROWS_H
 #define UL_FRONTEND_ROWS_H
 
@@ -50,6 +50,8 @@ bool ul_old_run(struct ul_old_node *node, const struct ul_row_name *names, const
 /* Makes the one result; UL_NONE where something is wrong. */
 ul_value_id ul_old_make(struct ul_old_node *node, const struct ul_row_name *names,
                         const char *body);
+/* Makes a constant: a list, or a number of that type. */
+ul_value_id ul_old_const(struct ul_old_node *node, enum ul_dtype dtype, struct ul_row_item item);
 /* Makes the results of the node, and finishes it. */
 void ul_old_finish(struct ul_old_node *node, const struct ul_row_name *names, const char *body);
 

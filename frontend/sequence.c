@@ -180,7 +180,7 @@ static void sequence_length(struct ul_old_node *node)
 {
     const struct ul_sequence *sequence = input_sequence(node, 0);
     if (sequence != NULL)
-        finish_value(node, ul_old_const_int(node, UL_I64, sequence->count));
+        finish_value(node, ul_old_const(node, UL_I64, ul_row_int(sequence->count)));
 }
 
 static void concat_from_sequence(struct ul_old_node *node)
@@ -279,7 +279,7 @@ static void optional_make(struct ul_old_node *node)
 
 static void optional_has(struct ul_old_node *node)
 {
-    finish_value(node, ul_old_const_int(node, UL_BOOL, ul_old_input(node, 0) != UL_NONE));
+    finish_value(node, ul_old_const(node, UL_BOOL, ul_row_int(ul_old_input(node, 0) != UL_NONE)));
 }
 
 static void optional_get(struct ul_old_node *node)

@@ -10,7 +10,7 @@ static bool ints_to_input(struct ul_old_node *node, const char *name, uint32_t i
     const struct ul_attr *attr = ul_old_attr(node, name);
     if (attr == NULL || attr->kind != UL_ATTR_INTS)
         return false;
-    ul_value_id value = ul_old_const_ints(node, attr->ints, attr->count);
+    ul_value_id value = ul_old_const(node, UL_I64, ul_row_ints(attr->count, attr->ints));
     ul_old_remove_attr(node, name);
     ul_old_set_input(node, input, value);
     return true;
@@ -24,7 +24,7 @@ static void float_to_input(struct ul_old_node *node, const char *name, uint32_t 
         return;
     double number = attr->f;
     ul_old_remove_attr(node, name);
-    ul_old_set_input(node, input, ul_old_const_float(node, ul_old_dtype(node, 0), number));
+    ul_old_set_input(node, input, ul_old_const(node, ul_old_dtype(node, 0), ul_row_float(number)));
 }
 
 void ul_upgrade_too_old(struct ul_old_node *node)
@@ -121,7 +121,7 @@ void ul_upgrade_topk(struct ul_old_node *node)
 {
     int64_t k = ul_old_int(node, "k", 0);
     ul_old_remove_attr(node, "k");
-    ul_old_set_input(node, 1, ul_old_const_ints(node, &k, 1));
+    ul_old_set_input(node, 1, ul_old_const(node, UL_I64, ul_row_ints(1, &k)));
 }
 
 void ul_upgrade_clip(struct ul_old_node *node)
@@ -150,7 +150,7 @@ void ul_upgrade_dft(struct ul_old_node *node)
 {
     int64_t axis = ul_old_int(node, "axis", 1);
     ul_old_remove_attr(node, "axis");
-    ul_old_set_input(node, 2, ul_old_const_int(node, UL_I64, axis));
+    ul_old_set_input(node, 2, ul_old_const(node, UL_I64, ul_row_int(axis)));
 }
 
 void ul_upgrade_scatter(struct ul_old_node *node)

@@ -15,8 +15,8 @@
 
 #include <string.h>
 
-enum input { X, W, R, BIAS, LENGTHS, H_0, C_0, PEEPHOLES, W_SCALE, W_ZERO, R_SCALE, R_ZERO };
-enum { GATES = 4, FUNCTIONS = 3, DIRECTIONS = 2 };
+enum { X, R = 2, H_0 = 5, C_0, PEEPHOLES, R_SCALE = 10, R_ZERO };
+enum { FUNCTIONS = 3, DIRECTIONS = 2 };
 
 struct activation {
     const char *op;
@@ -91,77 +91,20 @@ static bool read_functions(struct ul_old_node *node, struct lstm *lstm)
     return true;
 }
 
-static bool read_direction(struct ul_old_node *node, struct lstm *lstm)
-{
-    const char *direction = ul_old_string(node, "direction", "forward");
-    lstm->is_backward = strcmp(direction, "reverse") == 0;
-    lstm->directions = strcmp(direction, "bidirectional") == 0 ? 2 : 1;
-    if (lstm->directions == 2 || lstm->is_backward || strcmp(direction, "forward") == 0)
-        return true;
-    ul_old_invalid(node, "direction must be forward, reverse or bidirectional");
-    return false;
-}
-
-static bool has_dims(struct ul_old_node *node, uint32_t index, uint32_t rank, int64_t a, int64_t b,
-                     int64_t c)
-{
-    const int64_t dims[] = {a, b, c};
-    struct ul_type type;
-    if (!ul_old_has_input(node, index))
-        return true;
-    if (!ul_old_shape(node, index, 1u << rank, &type))
-        return false;
-    for (uint32_t d = 0; d < rank; d++) {
-        if (type.dims[d] == dims[d])
-            continue;
-        ul_old_invalid(node, ul_arena_printf(node->builder->scratch,
-                                             "input %u has not the shape that goes with X and R",
-                                             (unsigned)index));
-        return false;
-    }
-    return true;
-}
-
-/* Whether there is one scale for each direction, or one for each column of the weights. */
-static bool has_scale(struct ul_old_node *node, uint32_t index, const struct lstm *lstm)
-{
-    struct ul_type type;
-    int64_t columns = GATES * lstm->size;
-    if (!ul_old_shape(node, index, 1u << 1 | 1u << 2, &type))
-        return false;
-    if (type.dims[0] == lstm->directions && (type.rank == 1 || type.dims[1] == columns))
-        return true;
-    ul_old_invalid(node, "scales and zero points must be one number for each direction, or one "
-                         "for each column of the weights");
-    return false;
-}
-
 static bool read_lstm(struct ul_old_node *node, struct lstm *lstm)
 {
-    struct ul_type x, r;
-    *lstm = (struct lstm){.couples = ul_old_int(node, "input_forget", 0) != 0,
+    const struct ul_type x = ul_old_type(node, node->inputs[X]);
+    const struct ul_type r = ul_old_type(node, node->inputs[R]);
+    *lstm = (struct lstm){.directions = r.dims[0],
+                          .steps = x.dims[0],
+                          .batch = x.dims[1],
+                          .size = r.dims[1],
+                          .is_backward =
+                              strcmp(ul_old_string(node, "direction", "forward"), "reverse") == 0,
+                          .couples = ul_old_int(node, "input_forget", 0) != 0,
                           .clip = ul_old_float(node, "clip", 0),
                           .valid = UL_NONE};
-    if (!read_direction(node, lstm) || !read_functions(node, lstm) ||
-        !ul_old_shape(node, X, 1u << 3, &x) || !ul_old_shape(node, R, 1u << 3, &r))
-        return false;
-    lstm->steps = x.dims[0];
-    lstm->batch = x.dims[1];
-    lstm->size = r.dims[1];
-    int64_t d = lstm->directions, columns = GATES * lstm->size;
-    if (lstm->steps < 1 || lstm->size < 1) {
-        ul_old_invalid(node, "there are no steps, or the hidden state is empty");
-        return false;
-    }
-    return has_dims(node, W, 3, d, x.dims[2], columns) &&
-           has_dims(node, R, 3, d, lstm->size, columns) &&
-           has_dims(node, BIAS, 2, d, 2 * columns, 0) &&
-           has_dims(node, LENGTHS, 1, lstm->batch, 0, 0) &&
-           has_dims(node, H_0, 3, d, lstm->batch, lstm->size) &&
-           has_dims(node, C_0, 3, d, lstm->batch, lstm->size) &&
-           has_dims(node, PEEPHOLES, 2, d, 3 * lstm->size, 0) && has_scale(node, W_SCALE, lstm) &&
-           has_scale(node, W_ZERO, lstm) && has_scale(node, R_SCALE, lstm) &&
-           has_scale(node, R_ZERO, lstm);
+    return read_functions(node, lstm);
 }
 
 /* ---- One step ---- */
@@ -262,8 +205,7 @@ static ul_value_id project(struct ul_old_node *node, const struct lstm *lstm, in
     return ul_old_make(
         node,
         UL_WITH({"q", ul_row_value(lstm->sums[0])}, {"scale", ul_row_value(lstm->sums[1])},
-                {"zero", ul_row_value(lstm->sums[2])}, {"d", ul_row_int(direction)},
-                {"columns", ul_row_int(GATES * lstm->size)}),
+                {"zero", ul_row_value(lstm->sums[2])}, {"d", ul_row_int(direction)}),
         OF("w") OF("w_scale")
             OF("w_zero") "both = bias ? Squeeze(Slice(bias, [d], [d + 1], [0]), [0]) : none; "
                          "bias = bias ? Slice(both, [0], [columns], [0])"

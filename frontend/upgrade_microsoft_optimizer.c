@@ -5,8 +5,6 @@
  * operators' own results are a flag, and the new values where they have names. */
 #include "frontend/upgrade_microsoft.h"
 
-#include <string.h>
-
 /* The tensors of an input that is a sequence. */
 static const struct ul_sequence *tensors_of(struct ul_old_node *node, uint32_t input,
                                             const struct ul_sequence *like)
@@ -189,10 +187,6 @@ void ul_microsoft_clip_norm(struct ul_old_node *node)
     const struct ul_sequence *gradients = tensors_of(node, 0, NULL);
     if (gradients == NULL)
         return;
-    if (strcmp(ul_old_string(node, "norm_type", "fro"), "fro") != 0) {
-        ul_old_problem(node, "with a norm other than that of squares is not supported");
-        return;
-    }
     ul_value_id *clipped = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, gradients->count);
     if (gradients->count > 0) {
         ul_value_id sum = ul_microsoft_square_sum(node, gradients->items, gradients->count);

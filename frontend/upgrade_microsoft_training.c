@@ -8,29 +8,7 @@
 
 #include <string.h>
 
-/* ---- Softmax and losses ---- */
-
-/* Those without _13 in their names flatten their input at the axis. */
-void ul_microsoft_softmax_grad(struct ul_old_node *node)
-{
-    bool logarithm = strncmp(node->op, "Log", 3) == 0, flat = strstr(node->op, "_13") == NULL;
-    struct ul_type type = ul_old_type(node, node->inputs[0]);
-    int64_t axis = ul_old_int(node, "axis", flat ? 1 : -1), matrix[2] = {1, 1};
-    axis += axis < 0 ? type.rank : 0;
-    if (axis < 0 || axis >= (int64_t)type.rank) {
-        ul_old_invalid(node, "axis is out of range");
-        return;
-    }
-    for (uint32_t d = 0; d < type.rank; d++)
-        matrix[d >= axis] *= type.dims[d];
-    ul_old_finish(node,
-                  UL_WITH({"flat", ul_row_int(flat)}, {"log", ul_row_int(logarithm)},
-                          {"last", ul_row_int(flat ? 1 : axis)},
-                          {"matrix", ul_row_ints(2, matrix)}),
-                  "dy = flat ? Reshape(g, matrix) : g; y = flat ? Reshape(y, matrix) : y; "
-                  "dx = log ? LogSoftmaxGradient(dy, y) {*, axis=last}"
-                  " : SoftmaxGradient(dy, y) {*, axis=last}; flat ? Reshape(dx, g.dims) : dx");
-}
+/* ---- Losses ---- */
 
 /* The scores from which a loss made its logarithms of probabilities; else these logarithms, whose
  * softmax is the same. */
@@ -87,14 +65,9 @@ void ul_microsoft_loss_grad(struct ul_old_node *node)
 void ul_microsoft_batch_norm(struct ul_old_node *node)
 {
     struct ul_type type;
-    if (ul_old_int(node, "training_mode", 0) == 0) {
-        if (node->output_count > 1)
-            ul_old_problem(node, "gives statistics without training_mode");
-        else
-            ul_old_become(node, "BatchNormalization");
-        return;
-    }
-    if (ul_old_shape(node, 0, UINT32_MAX & ~3u, &type))
+    if (ul_old_int(node, "training_mode", 0) == 0)
+        ul_old_become(node, "BatchNormalization");
+    else if (ul_old_shape(node, 0, UINT32_MAX & ~3u, &type))
         ul_old_finish(node, NULL,
                       "rest = [0, 2..x.rank]; m = ReduceMean(x, rest); centred = x - m; "
                       "v = ReduceMean(centred * centred, rest); i = Reciprocal(Sqrt(v + epsilon)); "
@@ -173,7 +146,8 @@ void ul_microsoft_concat_training(struct ul_old_node *node)
         int64_t at = axis < 0 ? axis + type.rank : axis;
         sizes[i] = at >= 0 && at < (int64_t)type.rank ? type.dims[at] : 0;
     }
-    ul_value_id joined = wants_sizes ? ul_old_const_ints(node, sizes, node->input_count) : UL_NONE;
+    ul_value_id joined =
+        wants_sizes ? ul_old_const(node, UL_I64, ul_row_ints(node->input_count, sizes)) : UL_NONE;
     node->output_count = 1;
     ul_old_become(node, "Concat");
     ul_old_emit_self(node);
@@ -215,7 +189,7 @@ void ul_microsoft_broadcast_axes(struct ul_old_node *node)
                 axes[s][counts[s]++] = (int64_t)d;
     }
     for (uint32_t s = 0; s < 2; s++)
-        ul_old_set_result(node, s, ul_old_const_ints(node, axes[s], counts[s]));
+        ul_old_set_result(node, s, ul_old_const(node, UL_I64, ul_row_ints(counts[s], axes[s])));
     node->finished = true;
 }
 
@@ -223,10 +197,6 @@ void ul_microsoft_broadcast_axes(struct ul_old_node *node)
 
 void ul_microsoft_mixed_precision_scale(struct ul_old_node *node)
 {
-    if (ul_old_int(node, "fuse_outputs", 0) != 0) {
-        ul_old_problem(node, "with fuse_outputs is not supported");
-        return;
-    }
     for (uint32_t i = 1; i < node->input_count && i <= node->output_count; i++)
         ul_old_set_result(node, i - 1,
                           ul_old_make(node, UL_WITH({"x", ul_row_value(node->inputs[i])}),

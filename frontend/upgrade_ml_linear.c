@@ -29,10 +29,6 @@ static ul_value_id emit_scores(struct ul_old_node *node, int64_t *targets)
 void ul_ml_linear_regressor(struct ul_old_node *node)
 {
     int64_t targets = ul_old_int(node, "targets", 1);
-    if (targets <= 0) {
-        ul_old_invalid(node, "has no targets");
-        return;
-    }
     ul_value_id scores = emit_scores(node, &targets);
     if (scores == UL_NONE)
         return;

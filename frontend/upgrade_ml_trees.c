@@ -57,14 +57,6 @@ static bool read_aggregate(struct ul_old_node *node, struct ul_ml_forest *forest
     return false;
 }
 
-static bool check_targets(struct ul_old_node *node, int64_t targets)
-{
-    if (targets >= 1 && targets <= INT32_MAX)
-        return true;
-    ul_old_invalid(node, "has no n_targets");
-    return false;
-}
-
 void ul_ml_tree_regressor(struct ul_old_node *node)
 {
     struct ul_ml_forest forest = {.dtype = type_of(node),
@@ -72,8 +64,8 @@ void ul_ml_tree_regressor(struct ul_old_node *node)
     struct ul_type type;
     struct ul_ml_list base;
     ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
-    if (x == UL_NONE || !check_targets(node, forest.target_count) ||
-        !read_aggregate(node, &forest) || !ul_ml_read_old(node, "target", &forest) ||
+    if (x == UL_NONE || !read_aggregate(node, &forest) ||
+        !ul_ml_read_old(node, "target", &forest) ||
         !ul_ml_read_floats(node, "base_values", forest.dtype, &base))
         return;
     if (base.count != 0 && base.count != forest.target_count) {
@@ -92,19 +84,12 @@ void ul_ml_tree_ensemble(struct ul_old_node *node)
     static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
     struct ul_ml_forest forest = {.dtype = type_of(node),
                                   .target_count = ul_old_int(node, "n_targets", 1)};
-    int64_t aggregate = ul_old_int(node, "aggregate_function", UL_ML_SUM);
-    int64_t post = ul_old_int(node, "post_transform", 0);
     struct ul_type type;
     ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
-    if (x == UL_NONE || !check_targets(node, forest.target_count))
+    if (x == UL_NONE)
         return;
-    if (aggregate < UL_ML_AVERAGE || aggregate > UL_ML_MAX || post < 0 ||
-        post >= (int64_t)(sizeof posts / sizeof *posts)) {
-        ul_old_invalid(node, "has an aggregate_function or a post_transform that there is not");
-        return;
-    }
-    forest.aggregate = (enum ul_ml_aggregate)aggregate;
-    ul_old_set_string(node, "post_transform", posts[post]);
+    forest.aggregate = (enum ul_ml_aggregate)ul_old_int(node, "aggregate_function", UL_ML_SUM);
+    ul_old_set_string(node, "post_transform", posts[ul_old_int(node, "post_transform", 0)]);
     ul_value_id scores =
         ul_ml_read_new(node, &forest) ? ul_ml_emit_forest(node, x, type.dims[1], &forest) : UL_NONE;
     if (scores != UL_NONE)

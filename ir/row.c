@@ -138,7 +138,8 @@ static enum ul_dtype dtype_beside(struct ul_row_builder *row, const struct ul_ro
     for (uint32_t i = 0; i < count && dtype == UL_DTYPE_NONE; i++)
         if (items[i].kind == UL_ROW_VALUE && items[i].value != UL_NONE)
             dtype = row->type_of(row->context, items[i].value).dtype;
-    dtype = dtype == UL_DTYPE_NONE ? row->dtype : dtype;
+    if (dtype == UL_DTYPE_NONE && row->like != UL_NONE)
+        dtype = row->type_of(row->context, row->like).dtype;
     return dtype == UL_DTYPE_NONE ? UL_F32 : dtype;
 }
 

@@ -55,7 +55,7 @@ struct ul_row_builder {
     bool (*step)(struct ul_row_builder *row, const char *name, const struct ul_row_item *operands,
                  uint32_t count, struct ul_row_item *made);
     const char *constant; /* what constants are called */
-    enum ul_dtype dtype;  /* of a number that stands beside none; UL_DTYPE_NONE: f32 */
+    ul_value_id like;     /* has the type of a number that stands beside none; UL_NONE: f32 */
     uint32_t all_count;
     const struct ul_attr *all_attrs;
     uint32_t own_count; /* what is left of the attributes of the node that the row is for */

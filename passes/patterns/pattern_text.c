@@ -302,8 +302,11 @@ static bool apply(const struct match *match, const struct ul_pattern_slots *slot
     struct ul_pattern *pattern = match->pattern;
     struct ul_graph *graph = pattern->graph;
     struct ul_build build = ul_build_before(graph, pattern->root);
-    struct ul_row_builder row = {
-        .build = &build, .type_of = type_of, .context = pattern, .constant = "one"};
+    struct ul_row_builder row = {.build = &build,
+                                 .type_of = type_of,
+                                 .context = pattern,
+                                 .constant = "one",
+                                 .like = UL_NONE};
     struct ul_row_call call;
     ul_value_id operands[UL_ROW_OPERANDS], out = graph->nodes[pattern->root].outputs[0];
     build.scratch = pattern->pass->scratch;

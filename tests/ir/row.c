@@ -43,7 +43,8 @@ static void begin(struct fixture *fixture, const char *body)
                                            .type_of = type_of,
                                            .context = fixture,
                                            .constant = "n/constant",
-                                           .unknown = UL_NONE};
+                                           .unknown = UL_NONE,
+                                           .like = UL_NONE};
     add_input(fixture, "x", UL_F32);
     add_input(fixture, "i", UL_I64);
     ul_row_bind(&fixture->row, "b", 1, ul_row_value(UL_NONE));
