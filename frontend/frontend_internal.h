@@ -429,8 +429,9 @@ enum ul_dtype ul_old_dtype(struct ul_old_node *node, uint32_t input);
 /* Says that the output cannot be made, for a reason that follows its name in a message; it is a
  * problem only where something uses the output. */
 void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reason);
-/* Notes a problem with this node: its outputs become values of unknown type, and the load fails. */
-void ul_old_problem(struct ul_old_node *node, const char *reason);
+/* Notes a problem with this node: its outputs become values of unknown type, and the load fails.
+ * Returns false. */
+bool ul_old_problem(struct ul_old_node *node, const char *reason);
 /* Notes a problem that disappears once all dimensions have a size. */
 void ul_old_unsized(struct ul_old_node *node, const char *reason);
 /* The same where `value`, which would have to be known, depends only on sizes that are open; else

@@ -27,7 +27,7 @@ bool ul_old_has_input(const struct ul_old_node *node, uint32_t index)
     return ul_old_input(node, index) != UL_NONE;
 }
 
-void ul_old_invalid(struct ul_old_node *node, const char *reason)
+bool ul_old_invalid(struct ul_old_node *node, const char *reason)
 {
     struct ul_model_builder *builder = node->builder;
     node->finished = true;
@@ -36,6 +36,7 @@ void ul_old_invalid(struct ul_old_node *node, const char *reason)
             builder->diag, UL_INVALID, "%s: %s%s",
             ul_builder_describe(builder, node->name, node->op), reason,
             ul_inputs_text(builder->graph, node->inputs, node->input_count, builder->scratch));
+    return false;
 }
 
 /* Why the shape of a value is not known though those of the inputs are: the message of the first
@@ -87,9 +88,8 @@ bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, stru
     }
     if (type->rank < 32 && (ranks >> type->rank & 1u) != 0)
         return true;
-    ul_old_invalid(node, ul_arena_printf(scratch, "input %u must not have rank %u", (unsigned)index,
-                                         (unsigned)type->rank));
-    return false;
+    return ul_old_invalid(node, ul_arena_printf(scratch, "input %u must not have rank %u",
+                                                (unsigned)index, (unsigned)type->rank));
 }
 
 ul_value_id ul_old_concat(struct ul_old_node *node, const ul_value_id *values, uint32_t count,

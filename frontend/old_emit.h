@@ -11,8 +11,8 @@
 void ul_old_become(struct ul_old_node *node, const char *op);
 double ul_old_float(const struct ul_old_node *node, const char *name, double otherwise);
 bool ul_old_has_input(const struct ul_old_node *node, uint32_t index);
-/* Reports an error in the file that names the node. */
-void ul_old_invalid(struct ul_old_node *node, const char *reason);
+/* Reports an error in the file that names the node; returns false. */
+bool ul_old_invalid(struct ul_old_node *node, const char *reason);
 /* Gets the type of an input whose shape must be known. Returns false, with a problem or an error,
  * where the shape is not known or the rank is none of these bits. */
 bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type);

@@ -336,11 +336,12 @@ void ul_old_not_known(struct ul_old_node *node, ul_value_id value, const char *r
         ul_old_problem(node, reason);
 }
 
-void ul_old_problem(struct ul_old_node *node, const char *reason)
+bool ul_old_problem(struct ul_old_node *node, const char *reason)
 {
     ul_builder_problem(node->builder, node->domain, node->op, node->name, reason);
     node->finished = true;
     for (uint32_t i = 0; i < node->output_count; i++)
         node->results[i] =
             ul_graph_add_value(node->builder->graph, node->outputs[i], UL_VALUE_NODE, NULL);
+    return false;
 }

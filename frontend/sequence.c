@@ -56,8 +56,7 @@ static bool has_tensor(struct ul_old_node *node, uint32_t input)
     ul_value_id value = ul_old_input(node, input);
     if (value != UL_NONE && !ul_sequence_is(value))
         return true;
-    ul_old_problem(node, "lacks a tensor that it needs");
-    return false;
+    return ul_old_problem(node, "lacks a tensor that it needs");
 }
 
 static struct list list_new(struct ul_old_node *node, uint64_t count)
@@ -110,10 +109,8 @@ static bool read_position(struct ul_old_node *node, uint32_t input, int64_t othe
     }
     if (position < 0)
         position += length;
-    if (position < 0 || position >= limit) {
-        ul_old_problem(node, "has a position outside of its sequence");
-        return false;
-    }
+    if (position < 0 || position >= limit)
+        return ul_old_problem(node, "has a position outside of its sequence");
     *out = (uint32_t)position;
     return true;
 }

@@ -13,12 +13,10 @@ struct window {
 static bool read_window(struct ul_old_node *node, struct window *window)
 {
     struct ul_type q, k, past = {0};
-    window->left = ul_old_int(node, "left_window_size", -1);
-    window->right = ul_old_int(node, "right_window_size", -1);
-    if (window->left < -1 || window->right < -1) {
-        ul_old_invalid(node, "a window is of 0 keys or more, or -1 where it has no end");
-        return false;
-    }
+    *window = (struct window){.left = ul_old_int(node, "left_window_size", -1),
+                              .right = ul_old_int(node, "right_window_size", -1)};
+    if (window->left < -1 || window->right < -1)
+        return ul_old_invalid(node, "a window is of 0 keys or more, or -1 where it has no end");
     ul_old_remove_attr(node, "left_window_size");
     ul_old_remove_attr(node, "right_window_size");
     if (window->left < 0 && window->right < 0)

@@ -67,10 +67,8 @@ static bool read_functions(struct ul_old_node *node, struct lstm *lstm)
     const struct ul_attr *names = ul_old_attr(node, "activations");
     uint32_t alpha = 0, beta = 0, count = (uint32_t)lstm->directions * FUNCTIONS;
     bool given = names != NULL && names->kind == UL_ATTR_STRINGS && names->count > 0;
-    if (given && names->count != count) {
-        ul_old_invalid(node, "activations must name three functions for each direction");
-        return false;
-    }
+    if (given && names->count != count)
+        return ul_old_invalid(node, "activations must name three functions for each direction");
     for (uint32_t i = 0; i < count; i++) {
         const char *name = given ? names->strings[i] : defaults[i % FUNCTIONS];
         struct activation *function = &lstm->functions[i];
@@ -78,11 +76,10 @@ static bool read_functions(struct ul_old_node *node, struct lstm *lstm)
             if (strcmp(known[k].op, name) == 0)
                 *function = known[k];
         }
-        if (function->op == NULL) {
-            ul_old_problem(node, "with this activation is not supported; export the model with "
-                                 "Sigmoid and Tanh");
-            return false;
-        }
+        if (function->op == NULL)
+            return ul_old_problem(node,
+                                  "with this activation is not supported; export the model with "
+                                  "Sigmoid and Tanh");
         if (function->has_alpha)
             take_number(node, "activation_alpha", &alpha, &function->alpha);
         if (function->has_beta)

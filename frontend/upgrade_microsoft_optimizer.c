@@ -45,9 +45,8 @@ static bool can_overwrite(struct ul_old_node *node)
 {
     if (node->builder->block == 0)
         return true;
-    ul_old_problem(node,
-                   "overwrites what it reads inside of a loop or branch; take it out of there");
-    return false;
+    return ul_old_problem(
+        node, "overwrites what it reads inside of a loop or branch; take it out of there");
 }
 
 /* Inputs: buffer, value, whether to begin anew. Outputs: a flag, and the new buffer. */

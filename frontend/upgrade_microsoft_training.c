@@ -27,10 +27,8 @@ static bool read_ignored(struct ul_old_node *node, uint32_t input)
     if (!ul_old_has_input(node, input))
         return true;
     const struct ul_tensor *tensor = ul_old_tensor(node, node->inputs[input]);
-    if (tensor == NULL) {
-        ul_old_problem(node, "needs ignore_index as a constant; fix it with --const");
-        return false;
-    }
+    if (tensor == NULL)
+        return ul_old_problem(node, "needs ignore_index as a constant; fix it with --const");
     ul_old_set_int(node, "ignore_index", ul_tensor_get_int(tensor, 0));
     return true;
 }

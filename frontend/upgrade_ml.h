@@ -34,9 +34,9 @@ ul_value_id ul_ml_product(struct ul_old_node *node, ul_value_id x, int64_t rows,
 /* A body of scores s and a number n. */
 ul_value_id ul_ml_of_scores(struct ul_old_node *node, ul_value_id scores, double number,
                             const char *body);
-/* Input 0, [features] or [rows, features] of numbers, as `dtype` [rows, features], whose type goes
- * to *type; UL_NONE after a problem. */
-ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_type *type);
+/* Input x, [features] or [rows, features] of numbers, as `dtype` [rows, features]; UL_NONE after a
+ * problem. */
+ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, int64_t *features);
 /* Applies post_transform to scores [rows, columns], where there are several columns. */
 ul_value_id ul_ml_transform(struct ul_old_node *node, ul_value_id scores);
 /* The same for one column. */

@@ -7,23 +7,21 @@
  * many. UL_NONE after an error. */
 static ul_value_id emit_scores(struct ul_old_node *node, int64_t *targets)
 {
-    struct ul_type type;
-    int64_t count, intercept_count;
+    int64_t count, intercept_count, features;
     const double *coefficients = ul_ml_floats(node, "coefficients", &count);
     const double *intercepts = ul_ml_floats(node, "intercepts", &intercept_count);
-    ul_value_id x = ul_ml_rows(node, UL_F32, &type);
+    ul_value_id x = ul_ml_rows(node, UL_F32, &features);
     if (x == UL_NONE)
         return UL_NONE;
     if (*targets == 0)
-        *targets = intercept_count > 0 ? intercept_count : count / type.dims[1];
-    if (*targets <= 0 || count / type.dims[1] != *targets || count % type.dims[1] != 0 ||
+        *targets = intercept_count > 0 ? intercept_count : count / features;
+    if (*targets <= 0 || count / features != *targets || count % features != 0 ||
         (intercept_count != 0 && intercept_count != *targets)) {
         ul_old_invalid(node, "its coefficients and intercepts do not fit its targets and the "
                              "features of input 0");
         return UL_NONE;
     }
-    return ul_ml_product(node, x, *targets, type.dims[1], coefficients, intercept_count,
-                         intercepts);
+    return ul_ml_product(node, x, *targets, features, coefficients, intercept_count, intercepts);
 }
 
 void ul_ml_linear_regressor(struct ul_old_node *node)

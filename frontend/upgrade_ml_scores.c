@@ -64,28 +64,14 @@ ul_value_id ul_ml_of_scores(struct ul_old_node *node, ul_value_id scores, double
                        body);
 }
 
-ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_type *type)
+ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, int64_t *features)
 {
-    ul_value_id x = ul_old_input(node, 0);
-    if (!ul_old_shape(node, 0, 1u << 1 | 1u << 2, type))
-        return UL_NONE;
-    const struct ul_dtype_info *info = ul_dtype_get(type->dtype);
-    if (!info->is_float && !info->is_integer) {
-        ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
-        return UL_NONE;
-    }
-    if (type->rank == 1) {
-        *type = ul_type_make(type->dtype, 2, (int64_t[]){1, type->dims[0]});
-        x = ul_ml_of_scores(node, x, 0, "Reshape(s, [1, s.0])");
-    }
-    if (type->dims[1] == 0) {
-        ul_old_invalid(node, "input 0 has no features");
-        return UL_NONE;
-    }
-    if (type->dtype != dtype)
-        x = ul_build_cast(ul_old_build(node), x, dtype);
-    type->dtype = dtype;
-    return x;
+    const struct ul_type type = ul_old_type(node, node->inputs[0]);
+    *features = type.dims[type.rank - 1];
+    return ul_old_make(node, UL_WITH({"dtype", ul_row_int(dtype)}),
+                       "invalid 'input 0 has no features' if x.-1 == 0; "
+                       "y = x.rank == 1 ? Reshape(x, [1, x.0]) : x; "
+                       "x.type == dtype ? y : Cast(y) {to=dtype}");
 }
 
 /* The softmax over scores that are not 0; zeros stay zeros, as if they were not scores. */
@@ -142,8 +128,7 @@ bool ul_ml_get_labels(struct ul_old_node *node, struct ul_ml_labels *labels)
         *labels = (struct ul_ml_labels){.count = strings->count};
     if (labels->count > 0)
         return true;
-    ul_old_invalid(node, "has neither classlabels_ints nor classlabels_strings");
-    return false;
+    return ul_old_invalid(node, "has neither classlabels_ints nor classlabels_strings");
 }
 
 static void withhold_labels(struct ul_old_node *node)

@@ -59,18 +59,15 @@ static ul_value_id kernel(const struct svm *s)
 
 static bool read_svm(struct svm *s, struct ul_old_node *node)
 {
-    struct ul_type type;
     *s = (struct svm){.node = node};
     s->coefficients = ul_ml_floats(node, "coefficients", &s->coefficient_count);
     s->rho = ul_ml_floats(node, "rho", &s->rho_count);
-    s->x = ul_ml_rows(node, UL_F32, &type);
+    s->x = ul_ml_rows(node, UL_F32, &s->features);
     if (s->x == UL_NONE)
         return false;
-    s->features = type.dims[1];
     if (s->coefficient_count > 0 && s->rho_count > 0)
         return true;
-    ul_old_invalid(node, "has no coefficients or no rho");
-    return false;
+    return ul_old_invalid(node, "has no coefficients or no rho");
 }
 
 /* onnxruntime ignores post_transform here. */

@@ -53,17 +53,16 @@ static bool read_aggregate(struct ul_old_node *node, struct ul_ml_forest *forest
         forest->aggregate = (enum ul_ml_aggregate)i;
         return true;
     }
-    ul_old_invalid(node, "its aggregate_function must be SUM, AVERAGE, MIN or MAX");
-    return false;
+    return ul_old_invalid(node, "its aggregate_function must be SUM, AVERAGE, MIN or MAX");
 }
 
 void ul_ml_tree_regressor(struct ul_old_node *node)
 {
     struct ul_ml_forest forest = {.dtype = type_of(node),
                                   .target_count = ul_old_int(node, "n_targets", 1)};
-    struct ul_type type;
+    int64_t features;
     struct ul_ml_list base;
-    ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
+    ul_value_id x = ul_ml_rows(node, forest.dtype, &features);
     if (x == UL_NONE || !read_aggregate(node, &forest) ||
         !ul_ml_read_old(node, "target", &forest) ||
         !ul_ml_read_floats(node, "base_values", forest.dtype, &base))
@@ -72,7 +71,7 @@ void ul_ml_tree_regressor(struct ul_old_node *node)
         ul_old_invalid(node, "has another number of base_values than of targets");
         return;
     }
-    ul_value_id scores = ul_ml_emit_forest(node, x, type.dims[1], &forest);
+    ul_value_id scores = ul_ml_emit_forest(node, x, features, &forest);
     if (scores == UL_NONE)
         return;
     scores = add_all(node, base.count, base.floats, average(node, &forest, scores));
@@ -84,14 +83,14 @@ void ul_ml_tree_ensemble(struct ul_old_node *node)
     static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
     struct ul_ml_forest forest = {.dtype = type_of(node),
                                   .target_count = ul_old_int(node, "n_targets", 1)};
-    struct ul_type type;
-    ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
+    int64_t features;
+    ul_value_id x = ul_ml_rows(node, forest.dtype, &features);
     if (x == UL_NONE)
         return;
     forest.aggregate = (enum ul_ml_aggregate)ul_old_int(node, "aggregate_function", UL_ML_SUM);
     ul_old_set_string(node, "post_transform", posts[ul_old_int(node, "post_transform", 0)]);
     ul_value_id scores =
-        ul_ml_read_new(node, &forest) ? ul_ml_emit_forest(node, x, type.dims[1], &forest) : UL_NONE;
+        ul_ml_read_new(node, &forest) ? ul_ml_emit_forest(node, x, features, &forest) : UL_NONE;
     if (scores != UL_NONE)
         ul_old_set_result(node, 0, transform(node, &forest, average(node, &forest, scores)));
 }
@@ -227,12 +226,12 @@ void ul_ml_tree_classifier(struct ul_old_node *node)
 {
     struct ul_ml_forest forest = {.dtype = type_of(node), .aggregate = UL_ML_SUM};
     struct ul_ml_labels labels;
-    struct ul_type type;
+    int64_t features;
     struct ul_ml_list base;
     if (!ul_ml_get_labels(node, &labels))
         return;
     forest.target_count = labels.count;
-    ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
+    ul_value_id x = ul_ml_rows(node, forest.dtype, &features);
     if (x == UL_NONE || !ul_ml_read_old(node, "class", &forest) ||
         !ul_ml_read_floats(node, "base_values", forest.dtype, &base))
         return;
@@ -246,7 +245,7 @@ void ul_ml_tree_classifier(struct ul_old_node *node)
         forest.target_count = 1;
     for (uint32_t i = 0; i < forest.entry_count && is_one; i++)
         forest.entries[i].target = 0;
-    ul_value_id scores = ul_ml_emit_forest(node, x, type.dims[1], &forest);
+    ul_value_id scores = ul_ml_emit_forest(node, x, features, &forest);
     if (scores == UL_NONE)
         return;
     if (is_one)
