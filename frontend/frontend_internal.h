@@ -420,22 +420,9 @@ void ul_old_remove_attr(struct ul_old_node *node, const char *name);
 /* Input `index`, UL_NONE when absent; setting one grows the list. */
 ul_value_id ul_old_input(const struct ul_old_node *node, uint32_t index);
 void ul_old_set_input(struct ul_old_node *node, uint32_t index, ul_value_id value);
-/* Constants for rewritten nodes: 1-d or 0-d int64, 0-d float. */
-ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, uint32_t count);
-ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int64_t value);
-ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, double value);
 /* A builder of further nodes, which come after all others: they are called name/Op, and their types
  * are not known. */
 struct ul_build *ul_old_build(struct ul_old_node *node);
-/* Emits a further node of ai.onnx and returns its output. Absent inputs are UL_NONE; attributes are
- * only ints: name, value. */
-struct ul_int_attr {
-    const char *name;
-    int64_t value;
-};
-ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input_count,
-                        const ul_value_id *inputs, uint32_t attr_count,
-                        const struct ul_int_attr *attrs);
 /* Emits the node as it is now; its outputs become the results. */
 void ul_old_emit_self(struct ul_old_node *node);
 /* Makes `value` the result of an output, under the output's name. */
@@ -449,8 +436,9 @@ enum ul_dtype ul_old_dtype(struct ul_old_node *node, uint32_t input);
 /* Says that the output cannot be made, for a reason that follows its name in a message; it is a
  * problem only where something uses the output. */
 void ul_old_withhold(struct ul_old_node *node, uint32_t output, const char *reason);
-/* Notes a problem with this node: its outputs become values of unknown type, and the load fails. */
-void ul_old_problem(struct ul_old_node *node, const char *reason);
+/* Notes a problem with this node: its outputs become values of unknown type, and the load fails.
+ * Returns false. */
+bool ul_old_problem(struct ul_old_node *node, const char *reason);
 /* Notes a problem that disappears once all dimensions have a size. */
 void ul_old_unsized(struct ul_old_node *node, const char *reason);
 /* The same where `value`, which would have to be known, depends only on sizes that are open; else

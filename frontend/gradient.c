@@ -91,13 +91,11 @@ static bool find_named(struct ul_old_node *node, const char *attribute, struct n
     uint32_t count = attr != NULL && attr->kind == UL_ATTR_STRINGS ? attr->count : 0;
     for (uint32_t i = 0; i < count; i++) {
         ul_value_id value = ul_scope_find(node->builder->scope, attr->strings[i]);
-        if (value >= UL_SEQUENCE_FIRST) {
-            ul_old_invalid(
+        if (value >= UL_SEQUENCE_FIRST)
+            return ul_old_invalid(
                 node, ul_arena_printf(node->builder->scratch,
                                       "%s names %s, which is no tensor made before it", attribute,
                                       ul_quote(node->builder->scratch, attr->strings[i])));
-            return false;
-        }
         named->values[named->count++] = value;
     }
     return true;

@@ -4,6 +4,7 @@
 #include "ir/build.h"
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/op_names.h"
 
 #include <string.h>
 
@@ -26,7 +27,7 @@ bool ul_old_has_input(const struct ul_old_node *node, uint32_t index)
     return ul_old_input(node, index) != UL_NONE;
 }
 
-void ul_old_invalid(struct ul_old_node *node, const char *reason)
+bool ul_old_invalid(struct ul_old_node *node, const char *reason)
 {
     struct ul_model_builder *builder = node->builder;
     node->finished = true;
@@ -35,6 +36,7 @@ void ul_old_invalid(struct ul_old_node *node, const char *reason)
             builder->diag, UL_INVALID, "%s: %s%s",
             ul_builder_describe(builder, node->name, node->op), reason,
             ul_inputs_text(builder->graph, node->inputs, node->input_count, builder->scratch));
+    return false;
 }
 
 /* Why the shape of a value is not known though those of the inputs are: the message of the first
@@ -86,35 +88,15 @@ bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, stru
     }
     if (type->rank < 32 && (ranks >> type->rank & 1u) != 0)
         return true;
-    ul_old_invalid(node, ul_arena_printf(scratch, "input %u must not have rank %u", (unsigned)index,
-                                         (unsigned)type->rank));
-    return false;
+    return ul_old_invalid(node, ul_arena_printf(scratch, "input %u must not have rank %u",
+                                                (unsigned)index, (unsigned)type->rank));
 }
 
-ul_value_id ul_old_emit_two(struct ul_old_node *node, const char *op, ul_value_id a, ul_value_id b)
+ul_value_id ul_old_concat(struct ul_old_node *node, const ul_value_id *values, uint32_t count,
+                          int64_t axis)
 {
-    ul_value_id inputs[2] = {a, b};
-    return ul_old_emit(node, op, 2, inputs, 0, NULL);
-}
-
-ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_id x)
-{
-    return ul_old_emit(node, op, 1, &x, 0, NULL);
-}
-
-ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
-                            const ul_value_id *inputs, uint32_t output_count)
-{
-    ul_op_id row = ul_op_find("", op);
-    UL_ASSERT(row != UL_OP_NONE);
-    return ul_build_node(ul_old_build(node), row, inputs, input_count, output_count);
-}
-
-void ul_old_emitted_float(struct ul_old_node *node, ul_value_id value, const char *name,
-                          double number)
-{
-    UL_ASSERT(value < node->builder->graph->value_count);
-    struct ul_graph *graph = node->builder->graph;
-    if (graph->values[value].producer != UL_NONE) /* an output of a refused node has none */
-        ul_node_set_float(graph, graph->values[value].producer, name, number);
+    struct ul_build *build = ul_old_build(node);
+    ul_node_id id = ul_build_node(build, UL_OP_Concat, values, count, 1);
+    ul_node_set_int(build->graph, id, "axis", axis);
+    return build->graph->nodes[id].outputs[0];
 }

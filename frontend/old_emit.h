@@ -11,8 +11,8 @@
 void ul_old_become(struct ul_old_node *node, const char *op);
 double ul_old_float(const struct ul_old_node *node, const char *name, double otherwise);
 bool ul_old_has_input(const struct ul_old_node *node, uint32_t index);
-/* Reports an error in the file that names the node. */
-void ul_old_invalid(struct ul_old_node *node, const char *reason);
+/* Reports an error in the file that names the node; returns false. */
+bool ul_old_invalid(struct ul_old_node *node, const char *reason);
 /* Gets the type of an input whose shape must be known. Returns false, with a problem or an error,
  * where the shape is not known or the rank is none of these bits. */
 bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, struct ul_type *type);
@@ -20,12 +20,9 @@ bool ul_old_shape(struct ul_old_node *node, uint32_t index, uint32_t ranks, stru
 /* Why the shape of a value is not known though those of the inputs are. */
 const char *ul_old_why_unknown(struct ul_old_node *node, ul_value_id value);
 
-/* Values from nodes. */
-ul_value_id ul_old_emit_two(struct ul_old_node *node, const char *op, ul_value_id a, ul_value_id b);
-ul_value_id ul_old_emit_one(struct ul_old_node *node, const char *op, ul_value_id x);
-/* Emits a node with several outputs, which are in graph->nodes[id]. */
-ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t input_count,
-                            const ul_value_id *inputs, uint32_t output_count);
+/* A Concat, which one value has too. */
+ul_value_id ul_old_concat(struct ul_old_node *node, const ul_value_id *values, uint32_t count,
+                          int64_t axis);
 /* gradient.c: emits the node that gives the derivative of y, whose own gradient may be UL_NONE
  * (ones), by the first of `xs`, which are made before it, as in ir/ops/training/training.def. The
  * second function makes a value of that type of which nothing is known, for operators of which only
@@ -33,8 +30,5 @@ ul_node_id ul_old_emit_node(struct ul_old_node *node, const char *op, uint32_t i
 ul_node_id ul_old_emit_derivative(struct ul_old_node *node, ul_value_id y, ul_value_id gradient,
                                   const ul_value_id *xs, uint32_t x_count, uint32_t more_count);
 ul_value_id ul_old_emit_unknown(struct ul_old_node *node, const struct ul_type *type);
-/* Sets an attribute of the node that made a value. */
-void ul_old_emitted_float(struct ul_old_node *node, ul_value_id value, const char *name,
-                          double number);
 
 #endif

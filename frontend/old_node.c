@@ -2,7 +2,6 @@
 /* Functions for upgrades: they read and change a node between the file's operator set and the
  * newest one, and emit nodes into the graph. */
 #include "frontend/frontend_internal.h"
-#include "ir/build.h"
 #include "ir/infer.h"
 #include "ir/op.h"
 
@@ -81,45 +80,6 @@ static const char *helper_name(const struct ul_old_node *node, const char *what)
                            what);
 }
 
-static ul_value_id add_weight(struct ul_old_node *node, const struct ul_tensor *tensor)
-{
-    return ul_graph_add_weight(node->builder->graph, helper_name(node, "constant"), tensor);
-}
-
-ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, uint32_t count)
-{
-    UL_ASSERT(count == 0 || values != NULL);
-    return ul_build_ints(node->builder->graph, helper_name(node, "constant"), count, values);
-}
-
-ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int64_t value)
-{
-    const struct ul_dtype_info *info = ul_dtype_get(dtype);
-    if (!info->is_float && !info->is_integer && dtype != UL_BOOL) {
-        ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
-        dtype = UL_I64;
-    }
-    return add_weight(node,
-                      ul_tensor_new_ints(node->builder->graph->arena, dtype, 0, NULL, &value));
-}
-
-ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, double value)
-{
-    const struct ul_dtype_info *info = ul_dtype_get(dtype);
-    unsigned char element[16] = {0};
-    if (!info->is_float && !info->is_integer && dtype != UL_BOOL) {
-        ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
-        dtype = UL_F32;
-        info = ul_dtype_get(dtype);
-    }
-    struct ul_type type = ul_type_make(dtype, 0, NULL);
-    if (info->is_float)
-        ul_element_put_float(element, dtype, value);
-    else
-        ul_element_put_int(element, dtype, (int64_t)value);
-    return add_weight(node, ul_tensor_new(node->builder->graph->arena, &type, element));
-}
-
 struct ul_build *ul_old_build(struct ul_old_node *node)
 {
     struct ul_model_builder *builder = node->builder;
@@ -134,24 +94,6 @@ struct ul_build *ul_old_build(struct ul_old_node *node)
     node->build.block = builder->block;
     UL_ASSERT(node->build.graph == builder->graph);
     return &node->build;
-}
-
-ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input_count,
-                        const ul_value_id *inputs, uint32_t attr_count,
-                        const struct ul_int_attr *attrs)
-{
-    struct ul_graph *graph = node->builder->graph;
-    ul_op_id row = ul_op_find("", op);
-    if (row == UL_OP_NONE) {
-        ul_old_problem(
-            node, ul_arena_printf(node->builder->scratch, "needs %s, which is not supported", op));
-        return ul_graph_add_value(graph, op, UL_VALUE_NODE, NULL);
-    }
-    ul_node_id id = ul_build_node(ul_old_build(node), row, inputs, input_count, 1);
-    UL_ASSERT(graph->nodes[id].output_count == 1);
-    for (uint32_t i = 0; i < attr_count; i++)
-        ul_node_set_int(graph, id, attrs[i].name, attrs[i].value);
-    return graph->nodes[id].outputs[0];
 }
 
 void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id value)
@@ -394,11 +336,12 @@ void ul_old_not_known(struct ul_old_node *node, ul_value_id value, const char *r
         ul_old_problem(node, reason);
 }
 
-void ul_old_problem(struct ul_old_node *node, const char *reason)
+bool ul_old_problem(struct ul_old_node *node, const char *reason)
 {
     ul_builder_problem(node->builder, node->domain, node->op, node->name, reason);
     node->finished = true;
     for (uint32_t i = 0; i < node->output_count; i++)
         node->results[i] =
             ul_graph_add_value(node->builder->graph, node->outputs[i], UL_VALUE_NODE, NULL);
+    return false;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applies rows: this file reads their heads, ir/row.c their bodies. */
+/* Applies rows: this file reads their heads, ir/term.c their bodies. */
 #include "frontend/rows.h"
 #include "frontend/old_emit.h"
 
@@ -87,13 +87,14 @@ static void begin(struct ul_old_node *node, struct ul_row_builder *row)
                                    .context = node,
                                    .step = step,
                                    .unknown = UL_NONE,
+                                   .like = UL_NONE,
                                    .all_attrs = node->attrs,
                                    .all_count = node->attr_count,
                                    .own_attrs = node->attrs,
                                    .own_count = node->attr_count};
     row->constant = ul_arena_printf(builder->scratch, "%s/constant", row->build->name);
     if (node->input_count > 0 && !ul_sequence_is(node->inputs[0]))
-        row->dtype = ul_old_dtype(node, 0);
+        row->like = node->inputs[0];
     ul_row_bind(row, "version", 7, ul_row_int(node->version));
     ul_row_bind(row, "limit", 5, ul_row_int(UL_LIMIT_DIM));
     ul_row_bind(row, "outputs", 7, ul_row_int(node->output_count));
@@ -102,15 +103,15 @@ static void begin(struct ul_old_node *node, struct ul_row_builder *row)
 /* ---- Heads ---- */
 
 /* Reads the bits of the ranks after ":". */
-static uint32_t read_ranks(struct ul_row_builder *row)
+static uint32_t read_ranks(struct ul_term_reader *head)
 {
     uint32_t ranks = 0;
-    if (ul_row_take(row, "*"))
+    if (ul_term_take(head, "*"))
         return UINT32_MAX;
-    for (; isdigit((unsigned char)*row->at); row->at++)
-        ranks |= 1u << (*row->at - '0');
-    if (*row->at == '+') { /* the last one and more */
-        row->at++;
+    for (; isdigit((unsigned char)*head->at); head->at++)
+        ranks |= 1u << (*head->at - '0');
+    if (*head->at == '+') { /* the last one and more */
+        head->at++;
         while (ranks >> 31 == 0)
             ranks |= ranks << 1;
     }
@@ -147,18 +148,19 @@ void ul_rows_refuse_sequences(struct ul_old_node *node)
 }
 
 /* Reads the inputs: all required ones must be given before shapes are asked for. */
-static bool read_inputs(struct ul_old_node *node, struct ul_row_builder *row)
+static bool read_inputs(struct ul_old_node *node, struct ul_row_builder *row,
+                        struct ul_term_reader *head)
 {
     uint32_t ranks[32] = {0}, numbers = 0, count = 0;
-    while (!ul_row_take(row, ")")) {
+    while (!ul_term_take(head, ")")) {
         uint32_t length;
-        const char *name = ul_row_take_name(row, &length);
-        bool is_rest = name == NULL && ul_row_take(row, "...");
+        const char *name = ul_term_take_name(head, &length);
+        bool is_rest = name == NULL && ul_term_take(head, "...");
         UL_ASSERT((name != NULL || is_rest) && count < 32);
-        bool may_lack = ul_row_take(row, "?"), has_ranks = ul_row_take(row, ":");
-        bool is_sequence = has_ranks && ul_row_take(row, "s");
-        ranks[count] = has_ranks && !is_sequence ? read_ranks(row) : 0;
-        numbers |= has_ranks && ul_row_take(row, "n") ? 1u << count : 0;
+        bool may_lack = ul_term_take(head, "?"), has_ranks = ul_term_take(head, ":");
+        bool is_sequence = has_ranks && ul_term_take(head, "s");
+        ranks[count] = has_ranks && !is_sequence ? read_ranks(head) : 0;
+        numbers |= has_ranks && ul_term_take(head, "n") ? 1u << count : 0;
         for (uint32_t i = count; is_rest && i < node->input_count; i++)
             if (!check_input(node, i, true, false))
                 return false;
@@ -167,7 +169,7 @@ static bool read_inputs(struct ul_old_node *node, struct ul_row_builder *row)
         if (!is_rest)
             ul_row_bind(row, name, length, ul_row_value(ul_old_input(node, count)));
         count += !is_rest;
-        (void)ul_row_take(row, ",");
+        (void)ul_term_take(head, ",");
     }
     for (uint32_t i = 0; i < count; i++) {
         struct ul_type unused;
@@ -179,52 +181,60 @@ static bool read_inputs(struct ul_old_node *node, struct ul_row_builder *row)
     return true;
 }
 
+static struct ul_row_item item_of(const struct ul_attr *attr)
+{
+    if (attr->kind == UL_ATTR_INT)
+        return ul_row_int(attr->i);
+    if (attr->kind == UL_ATTR_FLOAT)
+        return ul_row_float(attr->f);
+    if (attr->kind == UL_ATTR_STRING)
+        return ul_row_text(attr->s);
+    if (attr->kind == UL_ATTR_INTS)
+        return ul_row_ints(attr->count, attr->ints);
+    if (attr->kind == UL_ATTR_FLOATS)
+        return ul_row_floats(attr->count, attr->floats);
+    return ul_row_value(UL_NONE);
+}
+
 static struct ul_row_item attr_or(const struct ul_attr *attr, struct ul_row_item otherwise)
 {
-    if (attr == NULL)
-        return otherwise;
-    if (attr->kind == UL_ATTR_INT && otherwise.kind == UL_ROW_INT)
-        return ul_row_int(attr->i);
-    if (attr->kind == UL_ATTR_FLOAT && otherwise.kind == UL_ROW_FLOAT)
-        return ul_row_float(attr->f);
-    if (attr->kind == UL_ATTR_STRING && otherwise.kind == UL_ROW_TEXT)
-        return ul_row_text(attr->s);
-    if (attr->kind == UL_ATTR_INTS && otherwise.kind == UL_ROW_LIST)
-        return ul_row_ints(attr->count, attr->ints);
-    if (attr->kind == UL_ATTR_FLOATS && otherwise.kind == UL_ROW_LIST)
-        return ul_row_floats(attr->count, attr->floats);
-    return otherwise;
+    const struct ul_row_item item = attr == NULL ? otherwise : item_of(attr);
+    bool is_list = item.kind == UL_ROW_FLOATS && otherwise.kind == UL_ROW_LIST;
+    bool fits = item.kind == otherwise.kind || is_list || otherwise.kind == UL_ROW_VALUE;
+    return fits ? item : otherwise;
 }
 
 /* Reads the attributes that the row asks for, and takes them from the node. */
-static void read_attrs(struct ul_old_node *node, struct ul_row_builder *row)
+static void read_attrs(struct ul_old_node *node, struct ul_row_builder *row,
+                       struct ul_term_reader *head)
 {
     struct ul_arena *scratch = node->builder->scratch;
     struct ul_attr *kept = UL_NEW_ARRAY(scratch, struct ul_attr, node->attr_count);
     if (node->attr_count > 0)
         memcpy(kept, node->attrs, node->attr_count * sizeof *kept);
-    if (!ul_row_take(row, "{"))
+    if (!ul_term_take(head, "{"))
         return;
-    while (!ul_row_take(row, "}")) {
+    while (!ul_term_take(head, "}")) {
         uint32_t length, count = 0;
-        const char *name = ul_row_take_name(row, &length);
-        bool has_default = name != NULL && ul_row_take(row, "=");
+        const char *name = ul_term_take_name(head, &length);
+        bool has_default = name != NULL && ul_term_take(head, "=");
         UL_ASSERT(has_default);
         const char *key = ul_arena_printf(scratch, "%.*s", (int)length, name);
-        ul_row_bind(row, name, length, attr_or(ul_old_attr(node, key), ul_row_read(row)));
+        const struct ul_row_item otherwise = ul_row_evaluate(row, ul_term_read(head));
+        ul_row_bind(row, name, length, attr_or(ul_old_attr(node, key), otherwise));
         for (uint32_t i = 0; i < row->own_count; i++)
             if (strcmp(kept[i].name, key) != 0)
                 kept[count++] = kept[i];
         row->own_count = count;
-        (void)ul_row_take(row, ",");
+        (void)ul_term_take(head, ",");
     }
     row->own_attrs = kept;
 }
 
 /* ---- Bodies ---- */
 
-/* False where something is wrong, which has been reported. */
-static bool is_good(struct ul_old_node *node, const struct ul_row_builder *row)
+/* Reports what is wrong; false where something is. */
+static bool check_row(struct ul_old_node *node, const struct ul_row_builder *row)
 {
     struct ul_type unused;
     for (uint32_t i = 0; row->wrong != NULL && row->unknown != UL_NONE && i < node->input_count;
@@ -238,16 +248,17 @@ static bool is_good(struct ul_old_node *node, const struct ul_row_builder *row)
         ul_old_invalid(node, row->wrong);
     else if (row->wrong != NULL)
         ul_old_problem(node, row->wrong);
-    return row->wrong == NULL && !node->finished;
+    return row->wrong == NULL;
 }
 
 /* derivative(y, gradient, x, x, ...): each named output is the derivative of y by one of the xs. */
-static void finish_derivative(struct ul_old_node *node, struct ul_row_builder *row)
+static void finish_derivative(struct ul_old_node *node, struct ul_row_builder *row,
+                              const struct ul_term *term)
 {
     ul_value_id of[2] = {UL_NONE, UL_NONE}, wanted[RESULTS];
     uint32_t outputs[RESULTS], count = 0, wanted_count = 0;
-    for (; !ul_row_take(row, ")"); count++) {
-        struct ul_row_item item = ul_row_read(row);
+    for (const struct ul_term *part = term->parts; part != NULL; part = part->next, count++) {
+        struct ul_row_item item = ul_row_evaluate(row, part);
         bool is_x = count >= 2 && count - 2 < node->output_count && count - 2 < RESULTS;
         if (count < 2)
             of[count] = item.value;
@@ -255,7 +266,6 @@ static void finish_derivative(struct ul_old_node *node, struct ul_row_builder *r
             outputs[wanted_count] = count - 2;
             wanted[wanted_count++] = item.value;
         }
-        (void)ul_row_take(row, ",");
     }
     if (row->wrong != NULL || node->finished || wanted_count == 0)
         return;
@@ -264,27 +274,34 @@ static void finish_derivative(struct ul_old_node *node, struct ul_row_builder *r
         ul_old_set_result(node, outputs[i], node->builder->graph->nodes[id].outputs[i]);
 }
 
-static void finish(struct ul_old_node *node, struct ul_row_builder *row)
+static void finish(struct ul_old_node *node, struct ul_row_builder *row, const struct ul_term *body)
 {
     ul_value_id results[RESULTS];
     uint32_t wanted = 0;
     memset(results, 0xFF, sizeof results); /* sets all to UL_NONE */
     for (uint32_t i = 0; i < node->output_count && i < RESULTS; i++)
         wanted |= node->outputs[i][0] != '\0' ? 1u << i : 0;
-    ul_row_run_statements(row);
-    if (ul_row_take(row, "derivative("))
-        finish_derivative(node, row);
+    body = ul_row_run_statements(row, body);
+    if (body != NULL && body->kind == UL_TERM_CALL && ul_term_is(body, "derivative"))
+        finish_derivative(node, row, body);
     else
-        ul_row_run(row, wanted, RESULTS, results);
-    for (uint32_t i = 0; is_good(node, row) && i < RESULTS; i++)
+        ul_row_run(row, body, wanted, RESULTS, results);
+    bool is_good = check_row(node, row) && !node->finished;
+    for (uint32_t i = 0; is_good && i < RESULTS; i++)
         if (results[i] != UL_NONE)
             ul_old_set_result(node, i, results[i]);
     node->finished = true;
 }
 
-/* Begins a body with these names too, in a row of its own where the node has none. */
+static const struct ul_term *read_body(struct ul_old_node *node, const char *text)
+{
+    struct ul_term_reader reader = {text, node->builder->scratch};
+    return ul_term_read_body(&reader);
+}
+
+/* Begins a row with these names too, one of its own where the node has none. */
 static void begin_body(struct ul_old_node *node, struct ul_row_builder *row,
-                       const struct ul_row_name *names, const char *body)
+                       const struct ul_row_name *names)
 {
     if (node->row != NULL)
         *row = *node->row;
@@ -295,16 +312,15 @@ static void begin_body(struct ul_old_node *node, struct ul_row_builder *row,
     row->all_count = node->attr_count;
     for (; names != NULL && names->name != NULL; names++)
         ul_row_bind(row, names->name, (uint32_t)strlen(names->name), names->item);
-    row->at = body;
 }
 
 bool ul_old_run(struct ul_old_node *node, const struct ul_row_name *names, const char *body,
                 uint32_t count, ul_value_id *results)
 {
     struct ul_row_builder row;
-    begin_body(node, &row, names, body);
-    ul_row_run(&row, UINT32_MAX, count, results);
-    return is_good(node, &row);
+    begin_body(node, &row, names);
+    ul_row_run(&row, read_body(node, body), UINT32_MAX, count, results);
+    return check_row(node, &row);
 }
 
 ul_value_id ul_old_make(struct ul_old_node *node, const struct ul_row_name *names, const char *body)
@@ -313,31 +329,38 @@ ul_value_id ul_old_make(struct ul_old_node *node, const struct ul_row_name *name
     return ul_old_run(node, names, body, 1, &result) ? result : UL_NONE;
 }
 
+ul_value_id ul_old_const(struct ul_old_node *node, enum ul_dtype dtype, struct ul_row_item item)
+{
+    item.dtype = dtype;
+    return ul_old_make(node, UL_WITH({"constant", item}), "constant");
+}
+
 void ul_old_finish(struct ul_old_node *node, const struct ul_row_name *names, const char *body)
 {
     struct ul_row_builder row;
-    begin_body(node, &row, names, body);
-    finish(node, &row);
+    begin_body(node, &row, names);
+    finish(node, &row, read_body(node, body));
 }
 
 void ul_rows_upgrade(struct ul_old_node *node, const struct ul_upgrade_row *text)
 {
     struct ul_row_builder row;
+    struct ul_term_reader head = {strchr(text->text, '(') + 1, node->builder->scratch};
     begin(node, &row);
-    row.at = strchr(text->text, '(') + 1;
-    if (!read_inputs(node, &row))
+    if (!read_inputs(node, &row, &head))
         return;
-    read_attrs(node, &row);
-    bool has_body = ul_row_take(&row, "->");
-    UL_ASSERT(has_body == (text->upgrade == NULL) && (has_body || *row.at == '\0'));
+    read_attrs(node, &row, &head);
+    bool has_body = ul_term_take(&head, "->");
+    UL_ASSERT(has_body || (text->upgrade != NULL && *head.at == '\0'));
+    const struct ul_term *body = has_body ? ul_term_read_body(&head) : NULL;
     node->row = &row;
-    if (has_body && text->rest != NULL) {
-        ul_row_run_statements(&row);
-        row.at = text->rest;
+    if (text->rest != NULL) {
+        (void)ul_row_run_statements(&row, body);
+        body = read_body(node, text->rest);
     }
-    if (has_body)
-        finish(node, &row);
-    else
+    if (text->upgrade == NULL)
+        finish(node, &row, body);
+    else if (ul_row_run_statements(&row, body) == NULL && check_row(node, &row))
         text->upgrade(node);
     node->row = NULL;
 }

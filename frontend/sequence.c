@@ -4,7 +4,8 @@
  * values, and its operators vanish here, as do optionals. A sequence that is an input or output of
  * the model is a list of inputs or outputs (inputs.c, build.c). sequence_graphs.c has the operators
  * with graphs of their own. */
-#include "frontend/frontend_internal.h"
+#include "frontend/old_emit.h"
+#include "frontend/rows.h"
 
 #include <string.h>
 
@@ -55,8 +56,7 @@ static bool has_tensor(struct ul_old_node *node, uint32_t input)
     ul_value_id value = ul_old_input(node, input);
     if (value != UL_NONE && !ul_sequence_is(value))
         return true;
-    ul_old_problem(node, "lacks a tensor that it needs");
-    return false;
+    return ul_old_problem(node, "lacks a tensor that it needs");
 }
 
 static struct list list_new(struct ul_old_node *node, uint64_t count)
@@ -109,10 +109,8 @@ static bool read_position(struct ul_old_node *node, uint32_t input, int64_t othe
     }
     if (position < 0)
         position += length;
-    if (position < 0 || position >= limit) {
-        ul_old_problem(node, "has a position outside of its sequence");
-        return false;
-    }
+    if (position < 0 || position >= limit)
+        return ul_old_problem(node, "has a position outside of its sequence");
     *out = (uint32_t)position;
     return true;
 }
@@ -179,7 +177,7 @@ static void sequence_length(struct ul_old_node *node)
 {
     const struct ul_sequence *sequence = input_sequence(node, 0);
     if (sequence != NULL)
-        finish_value(node, ul_old_const_int(node, UL_I64, sequence->count));
+        finish_value(node, ul_old_const(node, UL_I64, ul_row_int(sequence->count)));
 }
 
 static void concat_from_sequence(struct ul_old_node *node)
@@ -187,17 +185,15 @@ static void concat_from_sequence(struct ul_old_node *node)
     const struct ul_sequence *sequence = input_sequence(node, 0);
     if (sequence == NULL)
         return;
-    struct ul_int_attr axis = {"axis", ul_old_int(node, "axis", 0)};
+    int64_t axis = ul_old_int(node, "axis", 0), is_new = ul_old_int(node, "new_axis", 0);
     struct list list = list_new(node, sequence->count);
-    for (uint32_t i = 0; i < sequence->count; i++) {
-        ul_value_id pair[2] = {sequence->items[i], UL_NONE};
-        if (ul_old_int(node, "new_axis", 0) != 0) {
-            pair[1] = ul_old_const_ints(node, &axis.value, 1);
-            pair[0] = ul_old_emit(node, "Unsqueeze", 2, pair, 0, NULL);
-        }
-        list.items[list.count++] = pair[0];
-    }
-    ul_value_id joined = ul_old_emit(node, "Concat", list.count, list.items, 1, &axis);
+    for (uint32_t i = 0; i < sequence->count; i++)
+        list.items[list.count++] =
+            ul_old_make(node,
+                        UL_WITH({"x", ul_row_value(sequence->items[i])}, {"axis", ul_row_int(axis)},
+                                {"is_new", ul_row_int(is_new)}),
+                        "is_new ? Unsqueeze(x, [axis]) : x");
+    ul_value_id joined = ul_old_concat(node, list.items, list.count, axis);
     if (!node->finished)
         ul_old_set_result(node, 0, joined);
     node->finished = true;
@@ -260,12 +256,12 @@ static void split_to_sequence(struct ul_old_node *node)
     int64_t begin = 0;
     for (uint32_t i = 0; i < count; i++) {
         int64_t end = begin + sizes[i];
-        ul_value_id inputs[4] = {node->inputs[0], ul_old_const_ints(node, &begin, 1),
-                                 ul_old_const_ints(node, &end, 1),
-                                 ul_old_const_ints(node, &axis, 1)};
-        ul_value_id pair[2] = {ul_old_emit(node, "Slice", 4, inputs, 0, NULL), inputs[3]};
-        list.items[list.count++] =
-            squeeze ? ul_old_emit(node, "Squeeze", 2, pair, 0, NULL) : pair[0];
+        list.items[list.count++] = ul_old_make(
+            node,
+            UL_WITH({"x", ul_row_value(node->inputs[0])}, {"begin", ul_row_int(begin)},
+                    {"end", ul_row_int(end)}, {"axis", ul_row_int(axis)},
+                    {"squeeze", ul_row_int(squeeze)}),
+            "part = Slice(x, [begin], [end], [axis]); squeeze ? Squeeze(part, [axis]) : part");
         begin = end;
     }
     finish_sequence(node, &list);
@@ -280,7 +276,7 @@ static void optional_make(struct ul_old_node *node)
 
 static void optional_has(struct ul_old_node *node)
 {
-    finish_value(node, ul_old_const_int(node, UL_BOOL, ul_old_input(node, 0) != UL_NONE));
+    finish_value(node, ul_old_const(node, UL_BOOL, ul_row_int(ul_old_input(node, 0) != UL_NONE)));
 }
 
 static void optional_get(struct ul_old_node *node)

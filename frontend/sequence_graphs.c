@@ -7,7 +7,7 @@
  * iteration, and an If becomes the branch that it takes. So the number of iterations and the
  * condition must be known when the model is compiled. Left undone: optionals that a graph makes.
  * ONNX has no Scan over sequences. */
-#include "frontend/frontend_internal.h"
+#include "frontend/rows.h"
 
 #include <string.h>
 
@@ -94,8 +94,8 @@ static enum ul_status run_loop(struct ul_old_node *node, ul_value_id *carried, u
     *unknown = read_trip(node, &limit, &goes_on);
     for (uint32_t i = 0; *unknown == UL_NONE && goes_on != 0 && i < limit; i++) {
         struct ul_graph_call call = {i, true, width + 2, width + 1, arguments, made};
-        arguments[0] = ul_old_const_int(node, UL_I64, i);
-        arguments[1] = ul_old_const_int(node, UL_BOOL, 1);
+        arguments[0] = ul_old_const(node, UL_I64, ul_row_int(i));
+        arguments[1] = ul_old_const(node, UL_BOOL, ul_row_int(1));
         memcpy(arguments + 2, carried, sizeof *carried * width);
         UL_TRY(ul_build_called(node, node->graphs[0], &call));
         memcpy(carried, made + 1, sizeof *carried * width);

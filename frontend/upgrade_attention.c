@@ -13,12 +13,10 @@ struct window {
 static bool read_window(struct ul_old_node *node, struct window *window)
 {
     struct ul_type q, k, past = {0};
-    window->left = ul_old_int(node, "left_window_size", -1);
-    window->right = ul_old_int(node, "right_window_size", -1);
-    if (window->left < -1 || window->right < -1) {
-        ul_old_invalid(node, "a window is of 0 keys or more, or -1 where it has no end");
-        return false;
-    }
+    *window = (struct window){.left = ul_old_int(node, "left_window_size", -1),
+                              .right = ul_old_int(node, "right_window_size", -1)};
+    if (window->left < -1 || window->right < -1)
+        return ul_old_invalid(node, "a window is of 0 keys or more, or -1 where it has no end");
     ul_old_remove_attr(node, "left_window_size");
     ul_old_remove_attr(node, "right_window_size");
     if (window->left < 0 && window->right < 0)
@@ -61,16 +59,14 @@ void ul_upgrade_attention_window(struct ul_old_node *node)
     int64_t pads[2 * UL_LIMIT_RANK] = {0};
     if (given != UL_NONE)
         pads[2 * mask.rank - 1] = window.keys - mask.dims[mask.rank - 1];
-    const struct ul_row_name names[] = {{"queries", ul_row_int(window.queries)},
-                                        {"keys", ul_row_int(window.keys)},
-                                        {"past", ul_row_int(window.past)},
-                                        {"left", ul_row_int(window.left)},
-                                        {"right", ul_row_int(window.right)},
-                                        {"lengths", ul_row_value(ul_old_input(node, LENGTHS))},
-                                        {"mask", ul_row_value(given)},
-                                        {"pads", ul_row_ints(2 * mask.rank, pads)},
-                                        {NULL, {0}}};
-    ul_value_id made = ul_old_make(node, names, seen);
+    ul_value_id made = ul_old_make(
+        node,
+        UL_WITH({"queries", ul_row_int(window.queries)}, {"keys", ul_row_int(window.keys)},
+                {"past", ul_row_int(window.past)}, {"left", ul_row_int(window.left)},
+                {"right", ul_row_int(window.right)},
+                {"lengths", ul_row_value(ul_old_input(node, LENGTHS))},
+                {"mask", ul_row_value(given)}, {"pads", ul_row_ints(2 * mask.rank, pads)}),
+        seen);
     if (made != UL_NONE)
         ul_old_set_input(node, MASK, made);
 }

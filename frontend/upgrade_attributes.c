@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Upgrades that move attributes to inputs, or rename them. */
-#include "frontend/frontend_internal.h"
+#include "frontend/rows.h"
 
 #include <string.h>
 
@@ -10,7 +10,7 @@ static bool ints_to_input(struct ul_old_node *node, const char *name, uint32_t i
     const struct ul_attr *attr = ul_old_attr(node, name);
     if (attr == NULL || attr->kind != UL_ATTR_INTS)
         return false;
-    ul_value_id value = ul_old_const_ints(node, attr->ints, attr->count);
+    ul_value_id value = ul_old_const(node, UL_I64, ul_row_ints(attr->count, attr->ints));
     ul_old_remove_attr(node, name);
     ul_old_set_input(node, input, value);
     return true;
@@ -24,7 +24,7 @@ static void float_to_input(struct ul_old_node *node, const char *name, uint32_t 
         return;
     double number = attr->f;
     ul_old_remove_attr(node, name);
-    ul_old_set_input(node, input, ul_old_const_float(node, ul_old_dtype(node, 0), number));
+    ul_old_set_input(node, input, ul_old_const(node, ul_old_dtype(node, 0), ul_row_float(number)));
 }
 
 void ul_upgrade_too_old(struct ul_old_node *node)
@@ -43,8 +43,11 @@ static bool append_ones(struct ul_old_node *node, uint32_t index, int64_t count)
     uint32_t rank = type.rank + (uint32_t)count;
     for (uint32_t i = type.rank; i < rank; i++)
         type.dims[i] = 1;
-    ul_value_id inputs[2] = {node->inputs[index], ul_old_const_ints(node, type.dims, rank)};
-    ul_old_set_input(node, index, ul_old_emit(node, "Reshape", 2, inputs, 0, NULL));
+    ul_old_set_input(node, index,
+                     ul_old_make(node,
+                                 UL_WITH({"x", ul_row_value(node->inputs[index])},
+                                         {"dims", ul_row_ints(rank, type.dims)}),
+                                 "Reshape(x, dims)"));
     return true;
 }
 
@@ -118,7 +121,7 @@ void ul_upgrade_topk(struct ul_old_node *node)
 {
     int64_t k = ul_old_int(node, "k", 0);
     ul_old_remove_attr(node, "k");
-    ul_old_set_input(node, 1, ul_old_const_ints(node, &k, 1));
+    ul_old_set_input(node, 1, ul_old_const(node, UL_I64, ul_row_ints(1, &k)));
 }
 
 void ul_upgrade_clip(struct ul_old_node *node)
@@ -136,15 +139,18 @@ void ul_upgrade_dropout(struct ul_old_node *node)
         return;
     enum ul_dtype dtype = ul_old_dtype(node, 0);
     ul_old_emit_self(node);
-    struct ul_int_attr to = {"to", dtype};
-    ul_old_set_result(node, 1, ul_old_emit(node, "Cast", 1, &node->results[1], 1, &to));
+    ul_old_set_result(
+        node, 1,
+        ul_old_make(node,
+                    UL_WITH({"mask", ul_row_value(node->results[1])}, {"dtype", ul_row_int(dtype)}),
+                    "Cast(mask) {to=dtype}"));
 }
 
 void ul_upgrade_dft(struct ul_old_node *node)
 {
     int64_t axis = ul_old_int(node, "axis", 1);
     ul_old_remove_attr(node, "axis");
-    ul_old_set_input(node, 2, ul_old_const_int(node, UL_I64, axis));
+    ul_old_set_input(node, 2, ul_old_const(node, UL_I64, ul_row_int(axis)));
 }
 
 void ul_upgrade_scatter(struct ul_old_node *node)

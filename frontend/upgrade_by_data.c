@@ -84,10 +84,10 @@ void ul_upgrade_compress(struct ul_old_node *node)
         if (!is_zero(condition, i))
             places[found++] = (int64_t)i;
     }
-    struct ul_int_attr axis = {"axis", attr == NULL ? 0 : ul_old_int(node, "axis", 0)};
+    int64_t axis = attr == NULL ? 0 : ul_old_int(node, "axis", 0);
     int64_t extent = ul_type_known(&x) ? (int64_t)ul_type_elements(&x) : INT64_MAX;
     if (attr != NULL && ul_type_known(&x)) {
-        int64_t d = axis.value < 0 ? axis.value + x.rank : axis.value;
+        int64_t d = axis < 0 ? axis + x.rank : axis;
         if (d < 0 || d >= x.rank) {
             ul_old_invalid(node, "its axis is none of input 0");
             return;
@@ -98,12 +98,10 @@ void ul_upgrade_compress(struct ul_old_node *node)
         ul_old_invalid(node, "its condition is longer than what it chooses of");
         return;
     }
-    const struct ul_row_name names[] = {{"x", ul_row_value(node->inputs[0])},
-                                        {"flat", ul_row_int(attr == NULL)},
-                                        {"places", ul_row_ints(found, places)},
-                                        {"axis", ul_row_int(axis.value)},
-                                        {NULL, {0}}};
-    ul_old_finish(node, names, "Gather(flat ? Reshape(x, [-1]) : x, places) {axis=axis}");
+    ul_old_finish(node,
+                  UL_WITH({"x", ul_row_value(node->inputs[0])}, {"flat", ul_row_int(attr == NULL)},
+                          {"places", ul_row_ints(found, places)}, {"axis", ul_row_int(axis)}),
+                  "Gather(flat ? Reshape(x, [-1]) : x, places) {axis=axis}");
 }
 
 /* ---- Unique ---- */

@@ -19,27 +19,21 @@ struct flex {
 static bool read_flex(struct ul_old_node *node, struct flex *flex)
 {
     for (uint32_t i = 0; i < 3; i++) {
-        if (!ul_old_has_input(node, i)) {
-            ul_old_invalid(node, "needs queries, keys and values");
-            return false;
-        }
+        if (!ul_old_has_input(node, i))
+            return ul_old_invalid(node, "needs queries, keys and values");
     }
     if (!ul_old_shape(node, 0, 1u << 4, &flex->q) || !ul_old_shape(node, 1, 1u << 4, &flex->k) ||
         !ul_old_shape(node, 2, 1u << 4, &flex->v))
         return false;
     const int64_t *q = flex->q.dims, *k = flex->k.dims, *v = flex->v.dims;
     if (q[0] != k[0] || k[0] != v[0] || k[1] != v[1] || k[2] != v[2] || q[3] != k[3] || k[1] == 0 ||
-        q[1] % k[1] != 0) {
-        ul_old_invalid(node, "shapes of queries, keys and values do not belong together");
-        return false;
-    }
+        q[1] % k[1] != 0)
+        return ul_old_invalid(node, "shapes of queries, keys and values do not belong together");
     flex->dtype = flex->q.dtype;
     int64_t precision =
         ul_old_int(node, "softmax_precision", flex->dtype == UL_F64 ? UL_F64 : UL_F32);
-    if (precision != UL_F32 && precision != UL_F64 && precision != UL_F16 && precision != UL_BF16) {
-        ul_old_invalid(node, "softmax_precision is no type of floats");
-        return false;
-    }
+    if (precision != UL_F32 && precision != UL_F64 && precision != UL_F16 && precision != UL_BF16)
+        return ul_old_invalid(node, "softmax_precision is no type of floats");
     flex->precision = (enum ul_dtype)precision;
     flex->scale = ul_old_float(node, "scale", 1 / sqrt((double)(q[3] < 1 ? 1 : q[3])));
     return true;

@@ -7,16 +7,13 @@
 #include "frontend/old_emit.h"
 #include "frontend/rows.h"
 
-/* upgrade_microsoft_fused.c: products and convolutions followed by an activation. */
-ul_upgrade_fn ul_microsoft_fused_conv, ul_microsoft_fused_gemm, ul_microsoft_grid_sample;
 /* upgrade_microsoft_qlinear.c: operators between DequantizeLinear and QuantizeLinear. */
 ul_upgrade_fn ul_microsoft_qlinear_softmax, ul_microsoft_qlinear_concat;
 /* upgrade_microsoft_lstm.c */
 ul_upgrade_fn ul_microsoft_dynamic_lstm;
 /* upgrade_microsoft_training.c: gradients. */
-ul_upgrade_fn ul_microsoft_softmax_grad, ul_microsoft_loss, ul_microsoft_loss_grad,
-    ul_microsoft_batch_norm, ul_microsoft_concat_training, ul_microsoft_broadcast_axes,
-    ul_microsoft_reduce_sum_training, ul_microsoft_split_training,
+ul_upgrade_fn ul_microsoft_loss, ul_microsoft_loss_grad, ul_microsoft_batch_norm,
+    ul_microsoft_concat_training, ul_microsoft_broadcast_axes, ul_microsoft_split_training,
     ul_microsoft_mixed_precision_scale, ul_microsoft_reduce_all_l2, ul_microsoft_pass_through;
 /* The sum of squares of all elements of all values, as one number; UL_NONE where there are no
  * values. */

@@ -11,12 +11,12 @@
  * After the end of a sequence that is shorter than the others, its state stays and its output is
  * 0. */
 #include "frontend/upgrade_microsoft.h"
-#include "ir/op.h"
+#include "ir/op_names.h"
 
 #include <string.h>
 
-enum input { X, W, R, BIAS, LENGTHS, H_0, C_0, PEEPHOLES, W_SCALE, W_ZERO, R_SCALE, R_ZERO };
-enum { GATES = 4, FUNCTIONS = 3, DIRECTIONS = 2 };
+enum { X, R = 2, H_0 = 5, C_0, PEEPHOLES, R_SCALE = 10, R_ZERO };
+enum { FUNCTIONS = 3, DIRECTIONS = 2 };
 
 struct activation {
     const char *op;
@@ -67,10 +67,8 @@ static bool read_functions(struct ul_old_node *node, struct lstm *lstm)
     const struct ul_attr *names = ul_old_attr(node, "activations");
     uint32_t alpha = 0, beta = 0, count = (uint32_t)lstm->directions * FUNCTIONS;
     bool given = names != NULL && names->kind == UL_ATTR_STRINGS && names->count > 0;
-    if (given && names->count != count) {
-        ul_old_invalid(node, "activations must name three functions for each direction");
-        return false;
-    }
+    if (given && names->count != count)
+        return ul_old_invalid(node, "activations must name three functions for each direction");
     for (uint32_t i = 0; i < count; i++) {
         const char *name = given ? names->strings[i] : defaults[i % FUNCTIONS];
         struct activation *function = &lstm->functions[i];
@@ -78,11 +76,10 @@ static bool read_functions(struct ul_old_node *node, struct lstm *lstm)
             if (strcmp(known[k].op, name) == 0)
                 *function = known[k];
         }
-        if (function->op == NULL) {
-            ul_old_problem(node, "with this activation is not supported; export the model with "
-                                 "Sigmoid and Tanh");
-            return false;
-        }
+        if (function->op == NULL)
+            return ul_old_problem(node,
+                                  "with this activation is not supported; export the model with "
+                                  "Sigmoid and Tanh");
         if (function->has_alpha)
             take_number(node, "activation_alpha", &alpha, &function->alpha);
         if (function->has_beta)
@@ -91,77 +88,20 @@ static bool read_functions(struct ul_old_node *node, struct lstm *lstm)
     return true;
 }
 
-static bool read_direction(struct ul_old_node *node, struct lstm *lstm)
-{
-    const char *direction = ul_old_string(node, "direction", "forward");
-    lstm->is_backward = strcmp(direction, "reverse") == 0;
-    lstm->directions = strcmp(direction, "bidirectional") == 0 ? 2 : 1;
-    if (lstm->directions == 2 || lstm->is_backward || strcmp(direction, "forward") == 0)
-        return true;
-    ul_old_invalid(node, "direction must be forward, reverse or bidirectional");
-    return false;
-}
-
-static bool has_dims(struct ul_old_node *node, uint32_t index, uint32_t rank, int64_t a, int64_t b,
-                     int64_t c)
-{
-    const int64_t dims[] = {a, b, c};
-    struct ul_type type;
-    if (!ul_old_has_input(node, index))
-        return true;
-    if (!ul_old_shape(node, index, 1u << rank, &type))
-        return false;
-    for (uint32_t d = 0; d < rank; d++) {
-        if (type.dims[d] == dims[d])
-            continue;
-        ul_old_invalid(node, ul_arena_printf(node->builder->scratch,
-                                             "input %u has not the shape that goes with X and R",
-                                             (unsigned)index));
-        return false;
-    }
-    return true;
-}
-
-/* Whether there is one scale for each direction, or one for each column of the weights. */
-static bool has_scale(struct ul_old_node *node, uint32_t index, const struct lstm *lstm)
-{
-    struct ul_type type;
-    int64_t columns = GATES * lstm->size;
-    if (!ul_old_shape(node, index, 1u << 1 | 1u << 2, &type))
-        return false;
-    if (type.dims[0] == lstm->directions && (type.rank == 1 || type.dims[1] == columns))
-        return true;
-    ul_old_invalid(node, "scales and zero points must be one number for each direction, or one "
-                         "for each column of the weights");
-    return false;
-}
-
 static bool read_lstm(struct ul_old_node *node, struct lstm *lstm)
 {
-    struct ul_type x, r;
-    *lstm = (struct lstm){.couples = ul_old_int(node, "input_forget", 0) != 0,
+    const struct ul_type x = ul_old_type(node, node->inputs[X]);
+    const struct ul_type r = ul_old_type(node, node->inputs[R]);
+    *lstm = (struct lstm){.directions = r.dims[0],
+                          .steps = x.dims[0],
+                          .batch = x.dims[1],
+                          .size = r.dims[1],
+                          .is_backward =
+                              strcmp(ul_old_string(node, "direction", "forward"), "reverse") == 0,
+                          .couples = ul_old_int(node, "input_forget", 0) != 0,
                           .clip = ul_old_float(node, "clip", 0),
                           .valid = UL_NONE};
-    if (!read_direction(node, lstm) || !read_functions(node, lstm) ||
-        !ul_old_shape(node, X, 1u << 3, &x) || !ul_old_shape(node, R, 1u << 3, &r))
-        return false;
-    lstm->steps = x.dims[0];
-    lstm->batch = x.dims[1];
-    lstm->size = r.dims[1];
-    int64_t d = lstm->directions, columns = GATES * lstm->size;
-    if (lstm->steps < 1 || lstm->size < 1) {
-        ul_old_invalid(node, "there are no steps, or the hidden state is empty");
-        return false;
-    }
-    return has_dims(node, W, 3, d, x.dims[2], columns) &&
-           has_dims(node, R, 3, d, lstm->size, columns) &&
-           has_dims(node, BIAS, 2, d, 2 * columns, 0) &&
-           has_dims(node, LENGTHS, 1, lstm->batch, 0, 0) &&
-           has_dims(node, H_0, 3, d, lstm->batch, lstm->size) &&
-           has_dims(node, C_0, 3, d, lstm->batch, lstm->size) &&
-           has_dims(node, PEEPHOLES, 2, d, 3 * lstm->size, 0) && has_scale(node, W_SCALE, lstm) &&
-           has_scale(node, W_ZERO, lstm) && has_scale(node, R_SCALE, lstm) &&
-           has_scale(node, R_ZERO, lstm);
+    return read_functions(node, lstm);
 }
 
 /* ---- One step ---- */
@@ -170,16 +110,15 @@ static bool read_lstm(struct ul_old_node *node, struct lstm *lstm)
 static ul_value_id activate(struct ul_old_node *node, double clip,
                             const struct activation *function, ul_value_id x)
 {
-    const struct ul_row_name names[] = {
-        {"x", ul_row_value(x)}, {"clip", ul_row_float(clip)}, {NULL, {0}}};
-    if (clip > 0)
-        x = ul_old_make(node, names, "Clip(x, -clip, clip)");
-    ul_value_id y = ul_old_emit_one(node, function->op, x);
-    if (function->has_alpha)
-        ul_old_emitted_float(node, y, "alpha", function->alpha);
-    if (function->has_beta)
-        ul_old_emitted_float(node, y, "beta", function->beta);
-    return y;
+    static const struct ul_row_item none = {.value = UL_NONE};
+    const char *body = ul_arena_printf(
+        node->builder->scratch, "x = clip > 0 ? Clip(x, -clip, clip) : x; %s(x) {alpha=a, beta=b}",
+        function->op);
+    return ul_old_make(node,
+                       UL_WITH({"x", ul_row_value(x)}, {"clip", ul_row_float(clip)},
+                               {"a", function->has_alpha ? ul_row_float(function->alpha) : none},
+                               {"b", function->has_beta ? ul_row_float(function->beta) : none}),
+                       body);
 }
 
 /* Makes gate `which`, in the order input, output, forget, cell, with its peephole at c. */
@@ -187,14 +126,11 @@ static ul_value_id take_gate(struct ul_old_node *node, const struct lstm *lstm,
                              const struct way *way, ul_value_id gates, int64_t which, ul_value_id c)
 {
     int64_t begin = which * lstm->size;
-    const struct ul_row_name names[] = {
-        {"gates", ul_row_value(gates)},
-        {"c", ul_row_value(c)},
-        {"begin", ul_row_int(begin)},
-        {"end", ul_row_int(begin + lstm->size)},
-        {"peepholes", ul_row_value(which == 3 ? UL_NONE : way->peepholes)},
-        {NULL, {0}}};
-    return ul_old_make(node, names,
+    return ul_old_make(node,
+                       UL_WITH({"gates", ul_row_value(gates)}, {"c", ul_row_value(c)},
+                               {"begin", ul_row_int(begin)},
+                               {"end", ul_row_int(begin + lstm->size)},
+                               {"peepholes", ul_row_value(which == 3 ? UL_NONE : way->peepholes)}),
                        "gate = Slice(gates, [begin], [end], [1]); "
                        "gate + (peepholes ? Slice(peepholes, [begin], [end], [0]) * c : none)");
 }
@@ -216,39 +152,31 @@ static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const s
     ul_value_id h = add_argument(node, "h"), c = add_argument(node, "c");
     ul_value_id x = add_argument(node, "x");
     ul_value_id valid = lstm->valid == UL_NONE ? UL_NONE : add_argument(node, "valid");
-    const struct ul_row_name names[] = {{"h", ul_row_value(h)},
-                                        {"bias", ul_row_value(x)},
-                                        {"r", ul_row_value(way->r)},
-                                        {"r_scale", ul_row_value(way->r_scale)},
-                                        {"r_zero", ul_row_value(way->r_zero)},
-                                        {NULL, {0}}};
-    ul_value_id gates =
-        ul_old_make(node, names,
-                    "q, s, z = DynamicQuantizeLinear(h); sums = MatMulInteger(q, r, z, r_zero); "
-                    "by = s * r_scale; Cast(sums) {to=f32} * by + bias");
+    ul_value_id gates = ul_old_make(
+        node,
+        UL_WITH({"h", ul_row_value(h)}, {"bias", ul_row_value(x)}, {"r", ul_row_value(way->r)},
+                {"r_scale", ul_row_value(way->r_scale)}, {"r_zero", ul_row_value(way->r_zero)}),
+        "q, s, z = DynamicQuantizeLinear(h); sums = MatMulInteger(q, r, z, r_zero); "
+        "by = s * r_scale; Cast(sums) {to=f32} * by + bias");
     const struct activation *f = way->functions;
     ul_value_id in = activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 0, c));
     ul_value_id cell = activate(node, lstm->clip, &f[1], take_gate(node, lstm, way, gates, 3, c));
     ul_value_id forget =
         lstm->couples ? UL_NONE
                       : activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 2, c));
-    const struct ul_row_name cells[] = {{"c", ul_row_value(c)},
-                                        {"in", ul_row_value(in)},
-                                        {"cell", ul_row_value(cell)},
-                                        {"forget", ul_row_value(forget)},
-                                        {NULL, {0}}};
-    ul_value_id next_c = ul_old_make(node, cells, "(forget ? forget : 1:f32 - in) * c + in * cell");
+    ul_value_id next_c =
+        ul_old_make(node,
+                    UL_WITH({"c", ul_row_value(c)}, {"in", ul_row_value(in)},
+                            {"cell", ul_row_value(cell)}, {"forget", ul_row_value(forget)}),
+                    "(forget ? forget : 1:f32 - in) * c + in * cell");
     ul_value_id out =
         activate(node, lstm->clip, &f[0], take_gate(node, lstm, way, gates, 1, next_c));
-    const struct ul_row_name states[] = {{"h", ul_row_value(h)},
-                                         {"c", ul_row_value(c)},
-                                         {"next_c", ul_row_value(next_c)},
-                                         {"out", ul_row_value(out)},
-                                         {"shown", ul_row_value(activate(node, 0, &f[2], next_c))},
-                                         {"valid", ul_row_value(valid)},
-                                         {NULL, {0}}};
+    ul_value_id shown = activate(node, 0, &f[2], next_c);
     ul_value_id results[3]; /* a value may be an output of a block only once */
-    if (!ul_old_run(node, states,
+    if (!ul_old_run(node,
+                    UL_WITH({"h", ul_row_value(h)}, {"c", ul_row_value(c)},
+                            {"next_c", ul_row_value(next_c)}, {"out", ul_row_value(out)},
+                            {"shown", ul_row_value(shown)}, {"valid", ul_row_value(valid)}),
                     "y = out * shown; valid ? Where(valid, y, h) : y, "
                     "valid ? Where(valid, next_c, c) : next_c, "
                     "valid ? Where(valid, y, 0) : Identity(y)",
@@ -262,21 +190,19 @@ static void emit_step(struct ul_old_node *node, const struct lstm *lstm, const s
 
 static ul_value_id element_of(struct ul_old_node *node, uint32_t index, int64_t direction)
 {
-    const struct ul_row_name names[] = {
-        {"x", ul_row_value(ul_old_input(node, index))}, {"d", ul_row_int(direction)}, {NULL, {0}}};
-    return ul_old_make(node, names, "Squeeze(Slice(x, [d], [d + 1], [0]), [0])");
+    return ul_old_make(
+        node, UL_WITH({"x", ul_row_value(ul_old_input(node, index))}, {"d", ul_row_int(direction)}),
+        "x ? Squeeze(Slice(x, [d], [d + 1], [0]), [0]) : none");
 }
 
 /* What all steps add to the gates: the input's part and both biases. */
 static ul_value_id project(struct ul_old_node *node, const struct lstm *lstm, int64_t direction)
 {
-    const struct ul_row_name names[] = {
-        {"q", ul_row_value(lstm->sums[0])},          {"scale", ul_row_value(lstm->sums[1])},
-        {"zero", ul_row_value(lstm->sums[2])},       {"d", ul_row_int(direction)},
-        {"columns", ul_row_int(GATES * lstm->size)}, {NULL, {0}}};
 #define OF(x) x " = Squeeze(Slice(" x ", [d], [d + 1], [0]), [0]); "
     return ul_old_make(
-        node, names,
+        node,
+        UL_WITH({"q", ul_row_value(lstm->sums[0])}, {"scale", ul_row_value(lstm->sums[1])},
+                {"zero", ul_row_value(lstm->sums[2])}, {"d", ul_row_int(direction)}),
         OF("w") OF("w_scale")
             OF("w_zero") "both = bias ? Squeeze(Slice(bias, [d], [d + 1], [0]), [0]) : none; "
                          "bias = bias ? Slice(both, [0], [columns], [0])"
@@ -290,9 +216,9 @@ static ul_value_id initial_state(struct ul_old_node *node, const struct lstm *ls
                                  int64_t direction)
 {
     const int64_t dims[] = {lstm->batch, lstm->size};
-    const struct ul_row_name names[] = {{"dims", ul_row_ints(2, dims)}, {NULL, {0}}};
-    return ul_old_has_input(node, index) ? element_of(node, index, direction)
-                                         : ul_old_make(node, names, "Expand(0:f32, dims)");
+    return ul_old_has_input(node, index)
+               ? element_of(node, index, direction)
+               : ul_old_make(node, UL_WITH({"dims", ul_row_ints(2, dims)}), "Expand(0:f32, dims)");
 }
 
 static bool is_backward(const struct lstm *lstm, int64_t direction)
@@ -307,8 +233,7 @@ static ul_value_id turn_steps(struct ul_old_node *node, const struct lstm *lstm,
 {
     if (lstm->valid == UL_NONE || !is_backward(lstm, direction))
         return x;
-    const struct ul_row_name names[] = {{"x", ul_row_value(x)}, {NULL, {0}}};
-    return ul_old_make(node, names,
+    return ul_old_make(node, UL_WITH({"x", ul_row_value(x)}),
                        "ReverseSequence(x, Cast(lengths) {to=i64}) {batch_axis=1, time_axis=0}");
 }
 
@@ -320,15 +245,13 @@ static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, i
     struct way way = {.r = element_of(node, R, direction),
                       .r_scale = element_of(node, R_SCALE, direction),
                       .r_zero = element_of(node, R_ZERO, direction),
-                      .peepholes = UL_NONE,
+                      .peepholes = element_of(node, PEEPHOLES, direction),
                       .functions = &lstm->functions[direction * FUNCTIONS]};
-    if (ul_old_has_input(node, PEEPHOLES))
-        way.peepholes = element_of(node, PEEPHOLES, direction);
     ul_value_id inputs[] = {
         initial_state(node, lstm, H_0, direction), initial_state(node, lstm, C_0, direction),
         turn_steps(node, lstm, direction, project(node, lstm, direction)), lstm->valid};
     uint32_t scanned = lstm->valid == UL_NONE ? 1 : 2;
-    ul_node_id scan = ul_old_emit_node(node, "Scan", 2 + scanned, inputs, 3);
+    ul_node_id scan = ul_build_node(ul_old_build(node), UL_OP_Scan, inputs, 2 + scanned, 3);
     ul_node_set_int(builder->graph, scan, "num_scan_inputs", scanned);
     if (is_backward(lstm, direction) && lstm->valid == UL_NONE) {
         ul_node_set_ints(builder->graph, scan, "scan_input_directions", &backward, 1);
@@ -349,12 +272,11 @@ static ul_node_id emit_scan(struct ul_old_node *node, const struct lstm *lstm, i
 /* For each step whether a sequence has it. */
 static ul_value_id find_valid(struct ul_old_node *node, const struct lstm *lstm)
 {
-    const struct ul_row_name names[] = {
-        {"steps", ul_row_int(lstm->steps)}, {"batch", ul_row_int(lstm->batch)}, {NULL, {0}}};
-    return ul_old_make(node, names,
-                       "lengths ? Less(Reshape(Cast(" UL_ROW_RANGE(
-                           "steps") ") {to=i32}, [steps, 1, 1]), "
-                                    "Reshape(lengths, [1, batch, 1])) : none");
+    return ul_old_make(
+        node, UL_WITH({"steps", ul_row_int(lstm->steps)}, {"batch", ul_row_int(lstm->batch)}),
+        "lengths ? Less(Reshape(Cast(" UL_ROW_RANGE(
+            "steps") ") {to=i32}, [steps, 1, 1]), "
+                     "Reshape(lengths, [1, batch, 1])) : none");
 }
 
 void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
@@ -363,9 +285,8 @@ void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
     if (!read_lstm(node, &lstm))
         return;
     struct ul_graph *graph = node->builder->graph;
-    ul_node_id quantized = ul_old_emit_node(node, "DynamicQuantizeLinear", 1, node->inputs, 3);
-    for (uint32_t i = 0; i < 3; i++)
-        lstm.sums[i] = graph->nodes[quantized].outputs[i];
+    (void)ul_old_run(node, NULL, "q, scale, zero = DynamicQuantizeLinear(x); q, scale, zero", 3,
+                     lstm.sums);
     lstm.valid = find_valid(node, &lstm);
     ul_value_id results[3] = {UL_NONE, UL_NONE, UL_NONE};
     for (int64_t d = 0; d < lstm.directions; d++) {
@@ -375,13 +296,12 @@ void ul_microsoft_dynamic_lstm(struct ul_old_node *node)
             int64_t axis = i == 0;
             ul_value_id part = graph->nodes[scan].outputs[(i + 2) % 3];
             part = i == 0 ? turn_steps(node, &lstm, d, part) : part;
-            const struct ul_row_name names[] = {{"part", ul_row_value(part)},
-                                                {"axis", ul_row_int(axis)},
-                                                {"before", ul_row_value(results[i])},
-                                                {NULL, {0}}};
-            results[i] = ul_old_make(node, names,
-                                     "part = Unsqueeze(part, [axis]); "
-                                     "before ? Concat(before, part) {axis=axis} : part");
+            results[i] =
+                ul_old_make(node,
+                            UL_WITH({"part", ul_row_value(part)}, {"axis", ul_row_int(axis)},
+                                    {"before", ul_row_value(results[i])}),
+                            "part = Unsqueeze(part, [axis]); "
+                            "before ? Concat(before, part) {axis=axis} : part");
         }
     }
     for (uint32_t i = 0; i < 3; i++)

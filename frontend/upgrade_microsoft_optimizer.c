@@ -5,8 +5,6 @@
  * operators' own results are a flag, and the new values where they have names. */
 #include "frontend/upgrade_microsoft.h"
 
-#include <string.h>
-
 /* The tensors of an input that is a sequence. */
 static const struct ul_sequence *tensors_of(struct ul_old_node *node, uint32_t input,
                                             const struct ul_sequence *like)
@@ -36,11 +34,10 @@ static ul_value_id choose(struct ul_old_node *node, ul_value_id flag, ul_value_i
     const struct ul_tensor *known = ul_old_tensor(node, flag);
     if (known != NULL && ul_type_elements(&known->type) == 1)
         return ul_tensor_get_int(known, 0) != 0 ? yes : no;
-    const struct ul_row_name names[] = {{"flag", ul_row_value(flag)},
-                                        {"yes", ul_row_value(yes)},
-                                        {"no", ul_row_value(no)},
-                                        {NULL, {0}}};
-    return ul_old_make(node, names, "Where(Reshape(flag, []), yes, no)");
+    return ul_old_make(
+        node,
+        UL_WITH({"flag", ul_row_value(flag)}, {"yes", ul_row_value(yes)}, {"no", ul_row_value(no)}),
+        "Where(Reshape(flag, []), yes, no)");
 }
 
 /* Values inside a loop or branch cannot be outputs of the model. */
@@ -48,9 +45,8 @@ static bool can_overwrite(struct ul_old_node *node)
 {
     if (node->builder->block == 0)
         return true;
-    ul_old_problem(node,
-                   "overwrites what it reads inside of a loop or branch; take it out of there");
-    return false;
+    return ul_old_problem(
+        node, "overwrites what it reads inside of a loop or branch; take it out of there");
 }
 
 /* Inputs: buffer, value, whether to begin anew. Outputs: a flag, and the new buffer. */
@@ -125,12 +121,12 @@ void ul_microsoft_sgd(struct ul_old_node *node)
     ul_value_id rate = ul_old_make(node, NULL, "Reshape(Cast(rate) {to=f32}, [])");
     struct updated updated = updated_new(node, parameters->count);
     for (uint32_t i = 0; i < parameters->count; i++) {
-        const struct ul_row_name names[] = {{"p", ul_row_value(parameters->items[i])},
-                                            {"g", ul_row_value(gradients->items[i])},
-                                            {"rate", ul_row_value(rate)},
-                                            {NULL, {0}}};
-        put(&updated, 0, i, parameters->items[i], ul_old_make(node, names, "p - g * rate"),
-            ul_old_input(node, 3));
+        ul_value_id made = ul_old_make(node,
+                                       UL_WITH({"p", ul_row_value(parameters->items[i])},
+                                               {"g", ul_row_value(gradients->items[i])},
+                                               {"rate", ul_row_value(rate)}),
+                                       "p - g * rate");
+        put(&updated, 0, i, parameters->items[i], made, ul_old_input(node, 3));
     }
     finish_updated(&updated, 1);
 }
@@ -169,12 +165,13 @@ void ul_microsoft_adamw(struct ul_old_node *node)
     struct updated updated = updated_new(node, of[0]->count);
     for (uint32_t i = 0; i < of[0]->count; i++) {
         const ul_value_id old[3] = {of[0]->items[i], of[2]->items[i], of[3]->items[i]};
-        const struct ul_row_name names[] = {
-            {"p", ul_row_value(old[0])},        {"g", ul_row_value(of[1]->items[i])},
-            {"m", ul_row_value(old[1])},        {"v", ul_row_value(old[2])},
-            {"rate", ul_row_value(numbers[0])}, {"decay", ul_row_value(numbers[1])},
-            {"root", ul_row_value(numbers[2])}, {NULL, {0}}};
-        if (!ul_old_run(node, names, adam_step, 3, made))
+        if (!ul_old_run(node,
+                        UL_WITH({"p", ul_row_value(old[0])}, {"g", ul_row_value(of[1]->items[i])},
+                                {"m", ul_row_value(old[1])}, {"v", ul_row_value(old[2])},
+                                {"rate", ul_row_value(numbers[0])},
+                                {"decay", ul_row_value(numbers[1])},
+                                {"root", ul_row_value(numbers[2])}),
+                        adam_step, 3, made))
             return;
         for (uint32_t k = 0; k < 3; k++)
             put(&updated, k, i, old[k], made[k], ul_old_input(node, 6));
@@ -189,18 +186,13 @@ void ul_microsoft_clip_norm(struct ul_old_node *node)
     const struct ul_sequence *gradients = tensors_of(node, 0, NULL);
     if (gradients == NULL)
         return;
-    if (strcmp(ul_old_string(node, "norm_type", "fro"), "fro") != 0) {
-        ul_old_problem(node, "with a norm other than that of squares is not supported");
-        return;
-    }
     ul_value_id *clipped = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, gradients->count);
     if (gradients->count > 0) {
-        const struct ul_row_name sum[] = {{"sum", ul_row_value(ul_microsoft_square_sum(
-                                                      node, gradients->items, gradients->count))},
-                                          {NULL, {0}}};
-        ul_value_id factor = ul_old_make(node, sum, "Min(max_norm:f32 / (Sqrt(sum) + 1e-6f), 1)");
+        ul_value_id sum = ul_microsoft_square_sum(node, gradients->items, gradients->count);
+        ul_value_id factor = ul_old_make(node, UL_WITH({"sum", ul_row_value(sum)}),
+                                         "Min(max_norm:f32 / (Sqrt(sum) + 1e-6f), 1)");
         for (uint32_t i = 0; i < gradients->count; i++)
-            clipped[i] = ul_old_emit_two(node, "Mul", gradients->items[i], factor);
+            clipped[i] = ul_build_mul(ul_old_build(node), gradients->items[i], factor);
     }
     if (node->output_count > 0)
         node->results[0] = ul_builder_add_sequence(node->builder, clipped, gradients->count);

@@ -22,9 +22,8 @@ void ul_microsoft_qlinear_softmax(struct ul_old_node *node)
         ul_upgrade_softmax(&inner);
     if (!inner.finished)
         ul_old_emit_self(&inner);
-    const struct ul_row_name names[] = {{"y", ul_row_value(y)}, {NULL, {0}}};
     if (inner.emitted != UL_NONE)
-        ul_old_finish(node, names, quantized);
+        ul_old_finish(node, UL_WITH({"y", ul_row_value(y)}), quantized);
     node->finished = true;
 }
 
@@ -32,19 +31,16 @@ void ul_microsoft_qlinear_concat(struct ul_old_node *node)
 {
     uint32_t count = (node->input_count - 2) / 3;
     ul_value_id *parts = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, count);
-    struct ul_int_attr axis = {"axis", ul_old_int(node, "axis", 0)};
     if ((node->input_count - 2) % 3 != 0) {
         ul_old_invalid(node, "each tensor must have a scale and a zero point");
         return;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        const struct ul_row_name names[] = {{"part", ul_row_value(node->inputs[2 + 3 * i])},
-                                            {"scale", ul_row_value(node->inputs[3 + 3 * i])},
-                                            {"zero", ul_row_value(node->inputs[4 + 3 * i])},
-                                            {NULL, {0}}};
-        parts[i] = ul_old_make(node, names, "DequantizeLinear(part, scale, zero) {axis=1}");
-    }
-    ul_value_id y = ul_old_emit(node, "Concat", count, parts, 1, &axis);
-    const struct ul_row_name names[] = {{"y", ul_row_value(y)}, {NULL, {0}}};
-    ul_old_finish(node, names, quantized);
+    for (uint32_t i = 0; i < count; i++)
+        parts[i] = ul_old_make(node,
+                               UL_WITH({"part", ul_row_value(node->inputs[2 + 3 * i])},
+                                       {"scale", ul_row_value(node->inputs[3 + 3 * i])},
+                                       {"zero", ul_row_value(node->inputs[4 + 3 * i])}),
+                               "DequantizeLinear(part, scale, zero) {axis=1}");
+    ul_value_id y = ul_old_concat(node, parts, count, ul_old_int(node, "axis", 0));
+    ul_old_finish(node, UL_WITH({"y", ul_row_value(y)}), quantized);
 }

@@ -8,31 +8,7 @@
 
 #include <string.h>
 
-/* ---- Softmax and losses ---- */
-
-/* Those without _13 in their names flatten their input at the axis. */
-void ul_microsoft_softmax_grad(struct ul_old_node *node)
-{
-    bool logarithm = strncmp(node->op, "Log", 3) == 0, flat = strstr(node->op, "_13") == NULL;
-    struct ul_type type = ul_old_type(node, node->inputs[0]);
-    int64_t axis = ul_old_int(node, "axis", flat ? 1 : -1), matrix[2] = {1, 1};
-    axis += axis < 0 ? type.rank : 0;
-    if (axis < 0 || axis >= (int64_t)type.rank) {
-        ul_old_invalid(node, "axis is out of range");
-        return;
-    }
-    for (uint32_t d = 0; d < type.rank; d++)
-        matrix[d >= axis] *= type.dims[d];
-    const struct ul_row_name names[] = {{"flat", ul_row_int(flat)},
-                                        {"log", ul_row_int(logarithm)},
-                                        {"last", ul_row_int(flat ? 1 : axis)},
-                                        {"matrix", ul_row_ints(2, matrix)},
-                                        {NULL, {0}}};
-    ul_old_finish(node, names,
-                  "dy = flat ? Reshape(g, matrix) : g; y = flat ? Reshape(y, matrix) : y; "
-                  "dx = log ? LogSoftmaxGradient(dy, y) {*, axis=last}"
-                  " : SoftmaxGradient(dy, y) {*, axis=last}; flat ? Reshape(dx, g.dims) : dx");
-}
+/* ---- Losses ---- */
 
 /* The scores from which a loss made its logarithms of probabilities; else these logarithms, whose
  * softmax is the same. */
@@ -51,10 +27,8 @@ static bool read_ignored(struct ul_old_node *node, uint32_t input)
     if (!ul_old_has_input(node, input))
         return true;
     const struct ul_tensor *tensor = ul_old_tensor(node, node->inputs[input]);
-    if (tensor == NULL) {
-        ul_old_problem(node, "needs ignore_index as a constant; fix it with --const");
-        return false;
-    }
+    if (tensor == NULL)
+        return ul_old_problem(node, "needs ignore_index as a constant; fix it with --const");
     ul_old_set_int(node, "ignore_index", ul_tensor_get_int(tensor, 0));
     return true;
 }
@@ -71,39 +45,27 @@ void ul_microsoft_loss(struct ul_old_node *node)
 void ul_microsoft_loss_grad(struct ul_old_node *node)
 {
     bool reduces = strcmp(ul_old_string(node, "reduction", "mean"), "none") != 0;
-    const struct ul_row_name names[] = {
-        {"x", ul_row_value(scores_of(node->builder->graph, node->inputs[1]))},
-        {"reduces", ul_row_int(reduces)},
-        {NULL, {0}}};
-    ul_value_id made[3];
+    ul_value_id x = scores_of(node->builder->graph, node->inputs[1]), made[2];
     if (!read_ignored(node, 4))
         return;
     ul_old_remove_attr(node, "output_type");
-    if (!ul_old_run(node, names,
+    if (!ul_old_run(node, UL_WITH({"x", ul_row_value(x)}, {"reduces", ul_row_int(reduces)}),
                     "SoftmaxCrossEntropyLoss(x, targets, weights) {**}, "
-                    "reduces ? Reshape(g, []) : g, x",
-                    3, made))
+                    "reduces ? Reshape(g, []) : g",
+                    2, made))
         return;
-    ul_node_id id = ul_old_emit_derivative(node, made[0], made[1], &made[2], 1, 0);
+    ul_node_id id = ul_old_emit_derivative(node, made[0], made[1], &x, 1, 0);
     ul_value_id dx = node->builder->graph->nodes[id].outputs[0];
-    if (ul_old_has_input(node, 5))
-        dx = ul_old_emit_two(node, "Add", dx, node->inputs[5]);
-    ul_old_set_result(node, 0, dx);
-    node->finished = true;
+    ul_old_finish(node, UL_WITH({"dx", ul_row_value(dx)}), "dx + more");
 }
 
 /* Normalizes by the statistics of the batch; returns these, and running ones. */
 void ul_microsoft_batch_norm(struct ul_old_node *node)
 {
     struct ul_type type;
-    if (ul_old_int(node, "training_mode", 0) == 0) {
-        if (node->output_count > 1)
-            ul_old_problem(node, "gives statistics without training_mode");
-        else
-            ul_old_become(node, "BatchNormalization");
-        return;
-    }
-    if (ul_old_shape(node, 0, UINT32_MAX & ~3u, &type))
+    if (ul_old_int(node, "training_mode", 0) == 0)
+        ul_old_become(node, "BatchNormalization");
+    else if (ul_old_shape(node, 0, UINT32_MAX & ~3u, &type))
         ul_old_finish(node, NULL,
                       "rest = [0, 2..x.rank]; m = ReduceMean(x, rest); centred = x - m; "
                       "v = ReduceMean(centred * centred, rest); i = Reciprocal(Sqrt(v + epsilon)); "
@@ -117,9 +79,8 @@ void ul_microsoft_batch_norm(struct ul_old_node *node)
 
 static void finish_pool(struct ul_old_node *node, const char *body, ul_value_id x)
 {
-    const struct ul_row_name names[] = {
-        {"x", ul_row_value(x)}, {"g", ul_row_value(node->inputs[0])}, {NULL, {0}}};
-    ul_old_finish(node, names, body);
+    ul_old_finish(node, UL_WITH({"x", ul_row_value(x)}, {"g", ul_row_value(node->inputs[0])}),
+                  body);
 }
 
 void ul_microsoft_max_pool_grad(struct ul_old_node *node)
@@ -183,7 +144,8 @@ void ul_microsoft_concat_training(struct ul_old_node *node)
         int64_t at = axis < 0 ? axis + type.rank : axis;
         sizes[i] = at >= 0 && at < (int64_t)type.rank ? type.dims[at] : 0;
     }
-    ul_value_id joined = wants_sizes ? ul_old_const_ints(node, sizes, node->input_count) : UL_NONE;
+    ul_value_id joined =
+        wants_sizes ? ul_old_const(node, UL_I64, ul_row_ints(node->input_count, sizes)) : UL_NONE;
     node->output_count = 1;
     ul_old_become(node, "Concat");
     ul_old_emit_self(node);
@@ -225,29 +187,18 @@ void ul_microsoft_broadcast_axes(struct ul_old_node *node)
                 axes[s][counts[s]++] = (int64_t)d;
     }
     for (uint32_t s = 0; s < 2; s++)
-        ul_old_set_result(node, s, ul_old_const_ints(node, axes[s], counts[s]));
+        ul_old_set_result(node, s, ul_old_const(node, UL_I64, ul_row_ints(counts[s], axes[s])));
     node->finished = true;
-}
-
-void ul_microsoft_reduce_sum_training(struct ul_old_node *node)
-{
-    ul_old_become(node, "ReduceSum");
 }
 
 /* ---- Several tensors ---- */
 
 void ul_microsoft_mixed_precision_scale(struct ul_old_node *node)
 {
-    if (ul_old_int(node, "fuse_outputs", 0) != 0) {
-        ul_old_problem(node, "with fuse_outputs is not supported");
-        return;
-    }
-    for (uint32_t i = 1; i < node->input_count && i <= node->output_count; i++) {
-        const struct ul_row_name names[] = {{"x", ul_row_value(node->inputs[i])}, {NULL, {0}}};
-        ul_old_set_result(
-            node, i - 1,
-            ul_old_make(node, names, "Cast(Cast(x) {to=f32} * Reshape(scale, [])) {to=to}"));
-    }
+    for (uint32_t i = 1; i < node->input_count && i <= node->output_count; i++)
+        ul_old_set_result(node, i - 1,
+                          ul_old_make(node, UL_WITH({"x", ul_row_value(node->inputs[i])}),
+                                      "Cast(Cast(x) {to=f32} * Reshape(scale, [])) {to=to}"));
     node->finished = true;
 }
 
@@ -255,24 +206,21 @@ ul_value_id ul_microsoft_square_sum(struct ul_old_node *node, const ul_value_id 
                                     uint32_t count)
 {
     ul_value_id sum = UL_NONE;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct ul_row_name names[] = {
-            {"sum", ul_row_value(sum)}, {"x", ul_row_value(values[i])}, {NULL, {0}}};
-        sum = ul_old_make(node, names, "sum + ReduceSumSquare(Cast(x) {to=f32}) {keepdims=0}");
-    }
+    for (uint32_t i = 0; i < count; i++)
+        sum = ul_old_make(node, UL_WITH({"sum", ul_row_value(sum)}, {"x", ul_row_value(values[i])}),
+                          "sum + ReduceSumSquare(Cast(x) {to=f32}) {keepdims=0}");
     return sum;
 }
 
 void ul_microsoft_reduce_all_l2(struct ul_old_node *node)
 {
     ul_value_id sum = ul_microsoft_square_sum(node, node->inputs, node->input_count);
-    ul_old_set_result(node, 0, ul_old_emit_one(node, "Sqrt", sum));
-    node->finished = true;
+    ul_old_finish(node, UL_WITH({"sum", ul_row_value(sum)}), "Sqrt(sum)");
 }
 
 void ul_microsoft_pass_through(struct ul_old_node *node)
 {
     for (uint32_t i = 0; i < node->output_count && i < node->input_count; i++)
-        ul_old_set_result(node, i, ul_old_emit_one(node, "Identity", node->inputs[i]));
+        ul_old_set_result(node, i, ul_build_copy(ul_old_build(node), node->inputs[i]));
     node->finished = true;
 }

@@ -28,12 +28,15 @@ const char *ul_ml_name(const struct ul_old_node *node, const char *what);
 /* A constant of f32 or f64. */
 ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
                         const int64_t *dims, const double *values);
-/* Emits a node of an operator that ai.onnx does not have; returns its first output. */
-ul_value_id ul_ml_emit(struct ul_old_node *node, ul_op_id op, const ul_value_id *inputs,
-                       uint32_t input_count);
-/* Input 0, [features] or [rows, features] of numbers, as `dtype` [rows, features], whose type goes
- * to *type; UL_NONE after a problem. */
-ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_type *type);
+/* x times the transpose of `rows` vectors, plus `added`, if there are such, in f32. */
+ul_value_id ul_ml_product(struct ul_old_node *node, ul_value_id x, int64_t rows, int64_t columns,
+                          const double *vectors, int64_t added_count, const double *added);
+/* A body of scores s and a number n. */
+ul_value_id ul_ml_of_scores(struct ul_old_node *node, ul_value_id scores, double number,
+                            const char *body);
+/* Input x, [features] or [rows, features] of numbers, as `dtype` [rows, features]; UL_NONE after a
+ * problem. */
+ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, int64_t *features);
 /* Applies post_transform to scores [rows, columns], where there are several columns. */
 ul_value_id ul_ml_transform(struct ul_old_node *node, ul_value_id scores);
 /* The same for one column. */

@@ -2,7 +2,6 @@
 /* Operators that prepare features and need more than a row of text: LabelEncoder and OneHotEncoder
  * of numbers; and ZipMap, which names scores. */
 #include "frontend/upgrade_ml.h"
-#include "ir/op_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -191,19 +190,13 @@ void ul_ml_label_encoder(struct ul_old_node *node)
     ul_value_id table = const_values(node, values, sorted, unique, nan);
     if (table == UL_NONE)
         return;
-    ul_value_id x = node->inputs[0], place = ul_old_const_int(node, UL_I64, unique);
-    if (unique > 0) {
-        ul_value_id inputs[2] = {x, const_keys(node, keys, sorted, unique)};
-        place = ul_ml_emit(node, UL_OP_Find, inputs, 2);
-        struct ul_graph *graph = node->builder->graph;
-        ul_node_set_int(graph, graph->values[place].producer, "missing", unique);
-    }
-    if (nan >= 0) {
-        ul_value_id inputs[3] = {ul_old_emit_one(node, "IsNaN", x),
-                                 ul_old_const_int(node, UL_I64, unique + 1), place};
-        place = ul_old_emit(node, "Where", 3, inputs, 0, NULL);
-    }
-    ul_old_set_result(node, 0, ul_old_emit_two(node, "Gather", table, place));
+    ul_value_id find = unique > 0 ? const_keys(node, keys, sorted, unique) : UL_NONE;
+    ul_old_finish(node,
+                  UL_WITH({"keys", ul_row_value(find)}, {"table", ul_row_value(table)},
+                          {"count", ul_row_int(unique)}, {"has_nan", ul_row_int(nan >= 0)}),
+                  "place = keys ? Find(x, keys) {missing=count} : count:i64; "
+                  "place = has_nan ? Where(IsNaN(x), (count + 1):i64, place) : place; "
+                  "Gather(table, place)");
 }
 
 /* ZipMap makes a map for each row, from names to scores; here the scores stay a tensor. */
@@ -215,5 +208,5 @@ void ul_ml_zip_map(struct ul_old_node *node)
             builder->graph->arena,
             "%s is left out: its output is the tensor of scores, a column for each class",
             ul_builder_describe(builder, node->name, node->op));
-    ul_old_set_result(node, 0, ul_old_emit_one(node, "Identity", node->inputs[0]));
+    ul_old_finish(node, NULL, "Identity(x)");
 }

@@ -13,7 +13,6 @@
  * one target only, as boosted ones do, trees are sorted by target and leaves hold their weights;
  * else a leaf has a row of weights, one for each target. */
 #include "frontend/upgrade_ml_forest.h"
-#include "ir/op_names.h"
 #include "ir/trees.h"
 
 #include <math.h>
@@ -446,7 +445,6 @@ ul_value_id ul_ml_emit_forest(struct ul_old_node *node, ul_value_id x, int64_t f
                               struct ul_ml_forest *forest)
 {
     static const char *const aggregates[] = {"sum", "sum", "min", "max"};
-    struct ul_graph *graph = node->builder->graph;
     struct layout l = {
         .node = node, .forest = forest, .scratch = node->builder->scratch, .features = features};
     struct tables tables = {.weights = UL_NONE};
@@ -462,14 +460,15 @@ ul_value_id ul_ml_emit_forest(struct ul_old_node *node, ul_value_id x, int64_t f
     make_depths(&l, &tables);
     if (!tables.holds_weights)
         make_weights(&l, &tables);
-    ul_value_id inputs[] = {x, tables.words, tables.limits, tables.depths, tables.weights};
-    ul_value_id y = ul_ml_emit(node, UL_OP_Trees, inputs, tables.holds_weights ? 4 : 5);
-    ul_node_id id = graph->values[y].producer;
-    ul_node_set_string(graph, id, "aggregate", aggregates[forest->aggregate]);
-    ul_node_set_int(graph, id, "depth", tables.deepest);
-    ul_node_set_int(graph, id, "feature_bits", tables.feature_bits);
-    ul_node_set_int(graph, id, "flags", all_flags(&l));
-    ul_node_set_int(graph, id, "targets", forest->target_count);
-    ul_node_set_int(graph, id, "trees", tables.tree_count);
-    return y;
+    return ul_old_make(
+        node,
+        UL_WITH({"x", ul_row_value(x)}, {"words", ul_row_value(tables.words)},
+                {"limits", ul_row_value(tables.limits)}, {"depths", ul_row_value(tables.depths)},
+                {"weights", ul_row_value(tables.weights)},
+                {"aggregate", ul_row_text(aggregates[forest->aggregate])},
+                {"depth", ul_row_int(tables.deepest)}, {"bits", ul_row_int(tables.feature_bits)},
+                {"flags", ul_row_int(all_flags(&l))}, {"targets", ul_row_int(forest->target_count)},
+                {"trees", ul_row_int(tables.tree_count)}),
+        "Trees(x, words, limits, depths, weights) {aggregate=aggregate, depth=depth, "
+        "feature_bits=bits, flags=flags, targets=targets, trees=trees}");
 }

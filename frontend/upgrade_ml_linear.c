@@ -7,35 +7,26 @@
  * many. UL_NONE after an error. */
 static ul_value_id emit_scores(struct ul_old_node *node, int64_t *targets)
 {
-    struct ul_type type;
-    int64_t count, intercept_count;
+    int64_t count, intercept_count, features;
     const double *coefficients = ul_ml_floats(node, "coefficients", &count);
     const double *intercepts = ul_ml_floats(node, "intercepts", &intercept_count);
-    ul_value_id x = ul_ml_rows(node, UL_F32, &type);
+    ul_value_id x = ul_ml_rows(node, UL_F32, &features);
     if (x == UL_NONE)
         return UL_NONE;
     if (*targets == 0)
-        *targets = intercept_count > 0 ? intercept_count : count / type.dims[1];
-    if (*targets <= 0 || count / type.dims[1] != *targets || count % type.dims[1] != 0 ||
+        *targets = intercept_count > 0 ? intercept_count : count / features;
+    if (*targets <= 0 || count / features != *targets || count % features != 0 ||
         (intercept_count != 0 && intercept_count != *targets)) {
         ul_old_invalid(node, "its coefficients and intercepts do not fit its targets and the "
                              "features of input 0");
         return UL_NONE;
     }
-    struct ul_int_attr turned = {"transB", 1};
-    ul_value_id inputs[3] = {
-        x, ul_ml_const(node, UL_F32, 2, (int64_t[]){*targets, type.dims[1]}, coefficients),
-        intercepts == NULL ? UL_NONE : ul_ml_const(node, UL_F32, 1, targets, intercepts)};
-    return ul_old_emit(node, "Gemm", intercepts == NULL ? 2 : 3, inputs, 1, &turned);
+    return ul_ml_product(node, x, *targets, features, coefficients, intercept_count, intercepts);
 }
 
 void ul_ml_linear_regressor(struct ul_old_node *node)
 {
     int64_t targets = ul_old_int(node, "targets", 1);
-    if (targets <= 0) {
-        ul_old_invalid(node, "has no targets");
-        return;
-    }
     ul_value_id scores = emit_scores(node, &targets);
     if (scores == UL_NONE)
         return;

@@ -45,47 +45,33 @@ ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t 
                                ul_tensor_new(graph->arena, &type, bytes));
 }
 
-static ul_value_id const_ints(struct ul_old_node *node, int64_t count, const int64_t *values)
+ul_value_id ul_ml_product(struct ul_old_node *node, ul_value_id x, int64_t rows, int64_t columns,
+                          const double *vectors, int64_t added_count, const double *added)
 {
-    UL_ASSERT(count > 0 && count <= UINT32_MAX);
-    return ul_old_const_ints(node, values, (uint32_t)count);
+    ul_value_id matrix = ul_ml_const(node, UL_F32, 2, (int64_t[]){rows, columns}, vectors);
+    ul_value_id more =
+        added_count > 0 ? ul_ml_const(node, UL_F32, 1, &added_count, added) : UL_NONE;
+    return ul_old_make(node,
+                       UL_WITH({"x", ul_row_value(x)}, {"matrix", ul_row_value(matrix)},
+                               {"added", ul_row_value(more)}),
+                       "Gemm(x, matrix, added) {transB=1}");
 }
 
-ul_value_id ul_ml_emit(struct ul_old_node *node, ul_op_id op, const ul_value_id *inputs,
-                       uint32_t input_count)
+ul_value_id ul_ml_of_scores(struct ul_old_node *node, ul_value_id scores, double number,
+                            const char *body)
 {
-    return ul_build_value(ul_old_build(node), op, inputs, input_count, NULL);
+    return ul_old_make(node, UL_WITH({"s", ul_row_value(scores)}, {"n", ul_row_float(number)}),
+                       body);
 }
 
-/* Applies a body to scores s. */
-static ul_value_id of_scores(struct ul_old_node *node, ul_value_id scores, const char *body)
+ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, int64_t *features)
 {
-    const struct ul_row_name names[] = {{"s", ul_row_value(scores)}, {NULL, {0}}};
-    return ul_old_make(node, names, body);
-}
-
-ul_value_id ul_ml_rows(struct ul_old_node *node, enum ul_dtype dtype, struct ul_type *type)
-{
-    ul_value_id x = ul_old_input(node, 0);
-    if (!ul_old_shape(node, 0, 1u << 1 | 1u << 2, type))
-        return UL_NONE;
-    const struct ul_dtype_info *info = ul_dtype_get(type->dtype);
-    if (!info->is_float && !info->is_integer) {
-        ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
-        return UL_NONE;
-    }
-    if (type->rank == 1) {
-        *type = ul_type_make(type->dtype, 2, (int64_t[]){1, type->dims[0]});
-        x = of_scores(node, x, "Reshape(s, [1, s.0])");
-    }
-    if (type->dims[1] == 0) {
-        ul_old_invalid(node, "input 0 has no features");
-        return UL_NONE;
-    }
-    if (type->dtype != dtype)
-        x = ul_build_cast(ul_old_build(node), x, dtype);
-    type->dtype = dtype;
-    return x;
+    const struct ul_type type = ul_old_type(node, node->inputs[0]);
+    *features = type.dims[type.rank - 1];
+    return ul_old_make(node, UL_WITH({"dtype", ul_row_int(dtype)}),
+                       "invalid 'input 0 has no features' if x.-1 == 0; "
+                       "y = x.rank == 1 ? Reshape(x, [1, x.0]) : x; "
+                       "x.type == dtype ? y : Cast(y) {to=dtype}");
 }
 
 /* The softmax over scores that are not 0; zeros stay zeros, as if they were not scores. */
@@ -117,7 +103,7 @@ ul_value_id ul_ml_transform(struct ul_old_node *node, ul_value_id scores)
                   {"PROBIT", probit}};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
         if (strcmp(post, bodies[i].post) == 0)
-            return of_scores(node, scores, bodies[i].body);
+            return ul_ml_of_scores(node, scores, 0, bodies[i].body);
     ul_old_invalid(node, ul_arena_printf(node->builder->scratch,
                                          "has post_transform %s, which "
                                          "there is not",
@@ -127,7 +113,8 @@ ul_value_id ul_ml_transform(struct ul_old_node *node, ul_value_id scores)
 
 ul_value_id ul_ml_transform_one(struct ul_old_node *node, ul_value_id scores)
 {
-    return strcmp(post_transform(node), "PROBIT") == 0 ? of_scores(node, scores, probit) : scores;
+    return strcmp(post_transform(node), "PROBIT") == 0 ? ul_ml_of_scores(node, scores, 0, probit)
+                                                       : scores;
 }
 
 bool ul_ml_get_labels(struct ul_old_node *node, struct ul_ml_labels *labels)
@@ -141,8 +128,7 @@ bool ul_ml_get_labels(struct ul_old_node *node, struct ul_ml_labels *labels)
         *labels = (struct ul_ml_labels){.count = strings->count};
     if (labels->count > 0)
         return true;
-    ul_old_invalid(node, "has neither classlabels_ints nor classlabels_strings");
-    return false;
+    return ul_old_invalid(node, "has neither classlabels_ints nor classlabels_strings");
 }
 
 static void withhold_labels(struct ul_old_node *node)
@@ -167,10 +153,12 @@ void ul_ml_set_labels(struct ul_old_node *node, const struct ul_ml_labels *label
         withhold_labels(node);
         return;
     }
-    if (!is_range(labels))
-        index =
-            ul_old_emit_two(node, "Gather", const_ints(node, labels->count, labels->ints), index);
-    ul_old_set_result(node, 0, index);
+    ul_old_set_result(
+        node, 0,
+        ul_old_make(node,
+                    UL_WITH({"i", ul_row_value(index)}, {"plain", ul_row_int(is_range(labels))},
+                            {"labels", ul_row_ints((uint32_t)labels->count, labels->ints)}),
+                    "plain ? i : Gather(labels, i)"));
 }
 
 void ul_ml_set_label_above(struct ul_old_node *node, const struct ul_ml_labels *labels,
@@ -181,26 +169,23 @@ void ul_ml_set_label_above(struct ul_old_node *node, const struct ul_ml_labels *
         return;
     }
     bool named = labels->count == 2;
-    const struct ul_row_name names[] = {{"s", ul_row_value(score)},
-                                        {"limit", ul_row_float(limit)},
-                                        {"second", ul_row_int(named ? labels->ints[1] : 1)},
-                                        {"first", ul_row_int(named ? labels->ints[0] : 0)},
-                                        {NULL, {0}}};
     ul_old_set_result(
         node, 0,
-        ul_old_make(node, names, "Where(Greater(Squeeze(s, [1]), limit), second:i64, first:i64)"));
+        ul_old_make(node,
+                    UL_WITH({"s", ul_row_value(score)}, {"limit", ul_row_float(limit)},
+                            {"second", ul_row_int(named ? labels->ints[1] : 1)},
+                            {"first", ul_row_int(named ? labels->ints[0] : 0)}),
+                    "Where(Greater(Squeeze(s, [1]), limit), second:i64, first:i64)"));
 }
 
 ul_value_id ul_ml_largest(struct ul_old_node *node, ul_value_id scores)
 {
-    return of_scores(node, scores, "ArgMax(s) {axis=1, keepdims=0}");
+    return ul_ml_of_scores(node, scores, 0, "ArgMax(s) {axis=1, keepdims=0}");
 }
 
 ul_value_id ul_ml_both(struct ul_old_node *node, ul_value_id score, double sum)
 {
-    const struct ul_row_name names[] = {
-        {"s", ul_row_value(score)}, {"sum", ul_row_float(sum)}, {NULL, {0}}};
-    return ul_old_make(node, names, "Concat(sum - s, s) {axis=1}");
+    return ul_ml_of_scores(node, score, sum, "Concat(n - s, s) {axis=1}");
 }
 
 ul_value_id ul_ml_both_transformed(struct ul_old_node *node, ul_value_id score, double sum)
@@ -212,5 +197,5 @@ ul_value_id ul_ml_both_transformed(struct ul_old_node *node, ul_value_id score, 
     }
     if (strcmp(post, "LOGISTIC") != 0)
         return ul_ml_both(node, score, sum);
-    return ul_ml_both(node, of_scores(node, score, "Sigmoid(s)"), 1);
+    return ul_ml_both(node, ul_ml_of_scores(node, score, 0, "Sigmoid(s)"), 1);
 }

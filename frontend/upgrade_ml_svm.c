@@ -24,23 +24,6 @@ struct svm {
     const int64_t *per_class; /* number of vectors of each class; NULL: there are none */
 };
 
-static ul_value_id of_value(const struct svm *s, ul_value_id x, const char *body)
-{
-    const struct ul_row_name names[] = {{"x", ul_row_value(x)}, {NULL, {0}}};
-    return ul_old_make(s->node, names, body);
-}
-
-/* x times the transpose of `rows` vectors, plus `added`. */
-static ul_value_id product(const struct svm *s, ul_value_id x, int64_t rows, int64_t columns,
-                           const double *values, int64_t added_count, const double *added)
-{
-    struct ul_int_attr turned = {"transB", 1};
-    ul_value_id inputs[3] = {
-        x, ul_ml_const(s->node, UL_F32, 2, (int64_t[]){rows, columns}, values),
-        added_count == 0 ? UL_NONE : ul_ml_const(s->node, UL_F32, 1, &added_count, added)};
-    return ul_old_emit(s->node, "Gemm", added_count == 0 ? 2 : 3, inputs, 1, &turned);
-}
-
 /* The kernel of each row and vector, [rows, vectors]; UL_NONE after an error. */
 static ul_value_id kernel(const struct svm *s)
 {
@@ -54,47 +37,37 @@ static ul_value_id kernel(const struct svm *s)
         ul_old_invalid(s->node, "its support_vectors do not fit the features of input 0");
         return UL_NONE;
     }
-    bool is_rbf = strcmp(type, "RBF") == 0;
-    if (!is_rbf && strcmp(type, "LINEAR") != 0 && strcmp(type, "POLY") != 0 &&
+    if (strcmp(type, "RBF") != 0 && strcmp(type, "LINEAR") != 0 && strcmp(type, "POLY") != 0 &&
         strcmp(type, "SIGMOID") != 0) {
         ul_old_invalid(s->node, "its kernel_type must be LINEAR, POLY, RBF or SIGMOID");
         return UL_NONE;
     }
     const int64_t dims[2] = {s->vectors, s->features};
-    const struct ul_row_name names[] = {
-        {"x", ul_row_value(s->x)},
-        {"type", ul_row_text(type)},
-        {"vectors", ul_row_value(ul_ml_const(s->node, UL_F32, 2, dims, vectors))},
-        {"gamma", ul_row_float(gamma)},
-        {"added", ul_row_float(added)},
-        {"degree", ul_row_float(degree)},
-        {NULL, {0}}};
+    ul_value_id matrix = ul_ml_const(s->node, UL_F32, 2, dims, vectors);
     /* Differences are computed directly: differences of products would lose small ones. */
-    if (is_rbf)
-        return ul_old_make(s->node, names,
-                           "Exp(ReduceSumSquare(Unsqueeze(x, [1]) - vectors, [2]) {keepdims=0}"
-                           " * -gamma)");
-    return ul_old_make(s->node, names,
-                       "dots = Gemm(x, vectors) {transB=1}; "
-                       "moved = type == 'LINEAR' ? dots : dots * gamma + added; "
-                       "type == 'POLY' ? Pow(moved, degree) : type == 'SIGMOID' ? Tanh(moved)"
-                       " : moved");
+    return ul_old_make(
+        s->node,
+        UL_WITH({"x", ul_row_value(s->x)}, {"type", ul_row_text(type)},
+                {"vectors", ul_row_value(matrix)}, {"gamma", ul_row_float(gamma)},
+                {"added", ul_row_float(added)}, {"degree", ul_row_float(degree)}),
+        "is_rbf = type == 'RBF'; dots = is_rbf ? none : Gemm(x, vectors) {transB=1}; "
+        "moved = is_rbf || type == 'LINEAR' ? dots : dots * gamma + added; "
+        "is_rbf ? Exp(ReduceSumSquare(Unsqueeze(x, [1]) - vectors, [2]) {keepdims=0}"
+        " * -gamma) : type == 'POLY' ? Pow(moved, degree) : "
+        "type == 'SIGMOID' ? Tanh(moved) : moved");
 }
 
 static bool read_svm(struct svm *s, struct ul_old_node *node)
 {
-    struct ul_type type;
     *s = (struct svm){.node = node};
     s->coefficients = ul_ml_floats(node, "coefficients", &s->coefficient_count);
     s->rho = ul_ml_floats(node, "rho", &s->rho_count);
-    s->x = ul_ml_rows(node, UL_F32, &type);
+    s->x = ul_ml_rows(node, UL_F32, &s->features);
     if (s->x == UL_NONE)
         return false;
-    s->features = type.dims[1];
     if (s->coefficient_count > 0 && s->rho_count > 0)
         return true;
-    ul_old_invalid(node, "has no coefficients or no rho");
-    return false;
+    return ul_old_invalid(node, "has no coefficients or no rho");
 }
 
 /* onnxruntime ignores post_transform here. */
@@ -112,10 +85,12 @@ void ul_ml_svm_regressor(struct ul_old_node *node)
     ul_value_id x = s.vectors > 0 ? kernel(&s) : s.x;
     if (x == UL_NONE)
         return;
-    ul_value_id y = product(&s, x, 1, columns, s.coefficients, 1, s.rho);
-    if (ul_old_int(node, "one_class", 0) != 0)
-        y = of_value(&s, y, "Where(Greater(x, 0), 1:f32, -1:f32)");
-    ul_old_set_result(node, 0, y);
+    ul_value_id y = ul_ml_product(node, x, 1, columns, s.coefficients, 1, s.rho);
+    ul_old_set_result(node, 0,
+                      ul_old_make(node,
+                                  UL_WITH({"y", ul_row_value(y)},
+                                          {"one", ul_row_int(ul_old_int(node, "one_class", 0))}),
+                                  "one ? Where(Greater(y, 0), 1:f32, -1:f32) : y"));
 }
 
 /* ---- Classes ---- */
@@ -135,7 +110,7 @@ static ul_value_id pair_scores(const struct svm *s, ul_value_id kernels)
                 row[v] = s->coefficients[i * s->vectors + v];
         }
     }
-    return product(s, kernels, s->pairs, s->vectors, matrix, s->pairs, s->rho);
+    return ul_ml_product(s->node, kernels, s->pairs, s->vectors, matrix, s->pairs, s->rho);
 }
 
 /* The class with most votes, the first of several such. */
@@ -152,9 +127,10 @@ static ul_value_id vote(const struct svm *s, ul_value_id scores)
             others[j] += 1;
         }
     }
-    ul_value_id wins = of_value(s, scores, "Cast(Greater(x, 0)) {to=f32}");
-    return ul_ml_largest(s->node,
-                         product(s, wins, s->classes, s->pairs, matrix, s->classes, others));
+    ul_value_id wins =
+        ul_old_make(s->node, UL_WITH({"s", ul_row_value(scores)}), "Cast(Greater(s, 0)) {to=f32}");
+    return ul_ml_largest(
+        s->node, ul_ml_product(s->node, wins, s->classes, s->pairs, matrix, s->classes, others));
 }
 
 /* The probability of each class from the scores of pairs: logistic functions, which have to be
@@ -162,14 +138,12 @@ static ul_value_id vote(const struct svm *s, ul_value_id scores)
 static ul_value_id probabilities(const struct svm *s, ul_value_id scores, const double *a,
                                  const double *b)
 {
-    const struct ul_row_name names[] = {{"scores", ul_row_value(scores)},
-                                        {"a", ul_row_floats((uint32_t)s->pairs, a)},
-                                        {"b", ul_row_floats((uint32_t)s->pairs, b)},
-                                        {"classes", ul_row_int(s->classes)},
-                                        {NULL, {0}}};
-    return ul_old_make(s->node, names,
-                       "first = 1 - Sigmoid(scores * a + b); "
-                       "CouplePairs(Clip(first, 1e-7f, 1.0 - 1e-7f)) {classes=classes}");
+    return ul_old_make(
+        s->node,
+        UL_WITH({"scores", ul_row_value(scores)}, {"a", ul_row_floats((uint32_t)s->pairs, a)},
+                {"b", ul_row_floats((uint32_t)s->pairs, b)}, {"classes", ul_row_int(s->classes)}),
+        "first = 1 - Sigmoid(scores * a + b); "
+        "CouplePairs(Clip(first, 1e-7f, 1.0 - 1e-7f)) {classes=classes}");
 }
 
 /* NULL, or what is wrong with a classifier that has support vectors. */
@@ -227,21 +201,19 @@ static void classify_by_products(const struct svm *s, const struct ul_ml_labels 
         ul_old_invalid(node, "its coefficients do not fit its classes and the features of input 0");
         return;
     }
-    ul_value_id scores = product(s, s->x, s->classes, s->features, s->coefficients, 1, s->rho);
+    ul_value_id scores =
+        ul_ml_product(node, s->x, s->classes, s->features, s->coefficients, 1, s->rho);
     ul_value_id index = ul_ml_largest(node, scores);
     for (int64_t i = 0; i < s->coefficient_count; i++)
         positive = positive && s->coefficients[i] >= 0;
-    if (s->classes == 2 && ul_ml_floats(node, "prob_a", &a_count) == NULL) {
-        const struct ul_row_name names[] = {{"scores", ul_row_value(scores)},
-                                            {"index", ul_row_value(index)},
-                                            {"positive", ul_row_int(positive)},
-                                            {NULL, {0}}};
+    if (s->classes == 2 && ul_ml_floats(node, "prob_a", &a_count) == NULL)
         index =
-            ul_old_make(node, names,
+            ul_old_make(node,
+                        UL_WITH({"scores", ul_row_value(scores)}, {"index", ul_row_value(index)},
+                                {"positive", ul_row_int(positive)}),
                         "largest = ReduceMax(scores, [1]) {keepdims=0}; "
                         "above = positive ? GreaterOrEqual(largest, 0.5) : Greater(largest, 0); "
                         "Where(above, 1, index)");
-    }
     ul_ml_set_labels(node, labels, index);
     ul_old_set_result(node, 1, ul_ml_transform(node, scores));
 }

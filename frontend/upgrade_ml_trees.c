@@ -6,29 +6,20 @@
 #include <math.h>
 #include <string.h>
 
-/* Applies `body` to scores s and a number n. */
-static ul_value_id of_scores(struct ul_old_node *node, ul_value_id scores, double number,
-                             const char *body)
-{
-    const struct ul_row_name names[] = {
-        {"s", ul_row_value(scores)}, {"n", ul_row_float(number)}, {NULL, {0}}};
-    return ul_old_make(node, names, body);
-}
-
 static ul_value_id average(struct ul_old_node *node, const struct ul_ml_forest *forest,
                            ul_value_id scores)
 {
-    return of_scores(node, scores, forest->tree_count,
-                     forest->aggregate == UL_ML_AVERAGE ? "s / n" : "s");
+    return ul_ml_of_scores(node, scores, forest->tree_count,
+                           forest->aggregate == UL_ML_AVERAGE ? "s / n" : "s");
 }
 
 static ul_value_id add_all(struct ul_old_node *node, int64_t count, const double *numbers,
                            ul_value_id scores)
 {
-    const struct ul_row_name names[] = {{"s", ul_row_value(scores)},
-                                        {"numbers", ul_row_floats((uint32_t)count, numbers)},
-                                        {NULL, {0}}};
-    return ul_old_make(node, names, count > 0 ? "s + numbers" : "s");
+    return ul_old_make(
+        node,
+        UL_WITH({"s", ul_row_value(scores)}, {"numbers", ul_row_floats((uint32_t)count, numbers)}),
+        "numbers ? s + numbers : s");
 }
 
 static ul_value_id transform(struct ul_old_node *node, const struct ul_ml_forest *forest,
@@ -36,6 +27,14 @@ static ul_value_id transform(struct ul_old_node *node, const struct ul_ml_forest
 {
     return forest->target_count > 1 ? ul_ml_transform(node, scores)
                                     : ul_ml_transform_one(node, scores);
+}
+
+static void set_scores(struct ul_old_node *node, uint32_t output, const struct ul_ml_forest *forest,
+                       ul_value_id scores)
+{
+    bool is_single = forest->dtype == UL_F32;
+    ul_old_set_result(node, output,
+                      ul_ml_of_scores(node, scores, is_single, "n ? s : Cast(s) {to=f32}"));
 }
 
 /* The type in which a forest over this input computes. */
@@ -54,41 +53,29 @@ static bool read_aggregate(struct ul_old_node *node, struct ul_ml_forest *forest
         forest->aggregate = (enum ul_ml_aggregate)i;
         return true;
     }
-    ul_old_invalid(node, "its aggregate_function must be SUM, AVERAGE, MIN or MAX");
-    return false;
-}
-
-static bool check_targets(struct ul_old_node *node, int64_t targets)
-{
-    if (targets >= 1 && targets <= INT32_MAX)
-        return true;
-    ul_old_invalid(node, "has no n_targets");
-    return false;
+    return ul_old_invalid(node, "its aggregate_function must be SUM, AVERAGE, MIN or MAX");
 }
 
 void ul_ml_tree_regressor(struct ul_old_node *node)
 {
     struct ul_ml_forest forest = {.dtype = type_of(node),
                                   .target_count = ul_old_int(node, "n_targets", 1)};
-    struct ul_type type;
+    int64_t features;
     struct ul_ml_list base;
-    ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
-    if (x == UL_NONE || !check_targets(node, forest.target_count) ||
-        !read_aggregate(node, &forest) || !ul_ml_read_old(node, "target", &forest) ||
+    ul_value_id x = ul_ml_rows(node, forest.dtype, &features);
+    if (x == UL_NONE || !read_aggregate(node, &forest) ||
+        !ul_ml_read_old(node, "target", &forest) ||
         !ul_ml_read_floats(node, "base_values", forest.dtype, &base))
         return;
     if (base.count != 0 && base.count != forest.target_count) {
         ul_old_invalid(node, "has another number of base_values than of targets");
         return;
     }
-    ul_value_id scores = ul_ml_emit_forest(node, x, type.dims[1], &forest);
+    ul_value_id scores = ul_ml_emit_forest(node, x, features, &forest);
     if (scores == UL_NONE)
         return;
     scores = add_all(node, base.count, base.floats, average(node, &forest, scores));
-    scores = transform(node, &forest, scores);
-    ul_old_set_result(node, 0,
-                      forest.dtype == UL_F32 ? scores
-                                             : ul_build_cast(ul_old_build(node), scores, UL_F32));
+    set_scores(node, 0, &forest, transform(node, &forest, scores));
 }
 
 void ul_ml_tree_ensemble(struct ul_old_node *node)
@@ -96,21 +83,14 @@ void ul_ml_tree_ensemble(struct ul_old_node *node)
     static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
     struct ul_ml_forest forest = {.dtype = type_of(node),
                                   .target_count = ul_old_int(node, "n_targets", 1)};
-    int64_t aggregate = ul_old_int(node, "aggregate_function", UL_ML_SUM);
-    int64_t post = ul_old_int(node, "post_transform", 0);
-    struct ul_type type;
-    ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
-    if (x == UL_NONE || !check_targets(node, forest.target_count))
+    int64_t features;
+    ul_value_id x = ul_ml_rows(node, forest.dtype, &features);
+    if (x == UL_NONE)
         return;
-    if (aggregate < UL_ML_AVERAGE || aggregate > UL_ML_MAX || post < 0 ||
-        post >= (int64_t)(sizeof posts / sizeof *posts)) {
-        ul_old_invalid(node, "has an aggregate_function or a post_transform that there is not");
-        return;
-    }
-    forest.aggregate = (enum ul_ml_aggregate)aggregate;
-    ul_old_set_string(node, "post_transform", posts[post]);
+    forest.aggregate = (enum ul_ml_aggregate)ul_old_int(node, "aggregate_function", UL_ML_SUM);
+    ul_old_set_string(node, "post_transform", posts[ul_old_int(node, "post_transform", 0)]);
     ul_value_id scores =
-        ul_ml_read_new(node, &forest) ? ul_ml_emit_forest(node, x, type.dims[1], &forest) : UL_NONE;
+        ul_ml_read_new(node, &forest) ? ul_ml_emit_forest(node, x, features, &forest) : UL_NONE;
     if (scores != UL_NONE)
         ul_old_set_result(node, 0, transform(node, &forest, average(node, &forest, scores)));
 }
@@ -162,20 +142,12 @@ static bool is_positive(const struct ul_ml_forest *forest)
     return true;
 }
 
-static void set_scores(struct ul_old_node *node, const struct ul_ml_forest *forest,
-                       ul_value_id scores)
-{
-    ul_old_set_result(node, 1,
-                      forest->dtype == UL_F32 ? scores
-                                              : ul_build_cast(ul_old_build(node), scores, UL_F32));
-}
-
 /* The score of one class next to a 0 for the other. */
 static ul_value_id beside_zero(struct ul_old_node *node, ul_value_id score, bool is_second)
 {
-    return of_scores(node, score, 0,
-                     is_second ? "Concat(Expand(0:s, s.dims), s) {axis=1}"
-                               : "Concat(s, Expand(0:s, s.dims)) {axis=1}");
+    return ul_ml_of_scores(node, score, 0,
+                           is_second ? "Concat(Expand(0:s, s.dims), s) {axis=1}"
+                                     : "Concat(s, Expand(0:s, s.dims)) {axis=1}");
 }
 
 /* For two classes of which one has weights: `score` decides, at 1/2 where all weights are positive,
@@ -191,14 +163,14 @@ static void finish_one_of_two(struct ul_old_node *node, const struct ul_ml_fores
         return;
     }
     if (base->count > 0 && !is_second)
-        score = of_scores(node, score, base->floats[0], "s + n");
+        score = ul_ml_of_scores(node, score, base->floats[0], "s + n");
     ul_value_id both = is_second || base->count == 2
                            ? ul_ml_transform(node, beside_zero(node, score, is_second))
                            : ul_ml_both_transformed(node, score, 2 * limit);
     if (both == UL_NONE)
         return;
     ul_ml_set_label_above(node, labels, score, limit);
-    set_scores(node, forest, both);
+    set_scores(node, 1, forest, both);
 }
 
 /* For two classes that both have weights: the second is taken where its score is above 0, and has
@@ -214,14 +186,16 @@ static void finish_two(struct ul_old_node *node, const struct ul_ml_forest *fore
         return;
     }
     if (base->count == 2) {
-        ul_value_id first = of_scores(node, scores, base->floats[1], "Slice(s, [0], [1], [1]) + n");
+        ul_value_id first =
+            ul_ml_of_scores(node, scores, base->floats[1], "Slice(s, [0], [1], [1]) + n");
         scores = ul_ml_both(node, first, 0);
     } else if (base->count == 1) {
         const double values[2] = {base->floats[0], 0};
         scores = add_all(node, 2, values, scores);
     }
-    ul_ml_set_label_above(node, &numbers, of_scores(node, scores, 0, "Slice(s, [1], [2], [1])"), 0);
-    set_scores(node, forest, ul_ml_transform(node, scores));
+    ul_ml_set_label_above(node, &numbers,
+                          ul_ml_of_scores(node, scores, 0, "Slice(s, [1], [2], [1])"), 0);
+    set_scores(node, 1, forest, ul_ml_transform(node, scores));
 }
 
 /* Classes without any weight or base value are never the label. */
@@ -245,19 +219,19 @@ static void finish_many(struct ul_old_node *node, const struct ul_ml_forest *for
         scores = add_all(node, count, bases, scores);
     ul_value_id ranked = all ? scores : add_all(node, count, absent, scores);
     ul_ml_set_labels(node, labels, ul_ml_largest(node, ranked));
-    set_scores(node, forest, ul_ml_transform(node, scores));
+    set_scores(node, 1, forest, ul_ml_transform(node, scores));
 }
 
 void ul_ml_tree_classifier(struct ul_old_node *node)
 {
     struct ul_ml_forest forest = {.dtype = type_of(node), .aggregate = UL_ML_SUM};
     struct ul_ml_labels labels;
-    struct ul_type type;
+    int64_t features;
     struct ul_ml_list base;
     if (!ul_ml_get_labels(node, &labels))
         return;
     forest.target_count = labels.count;
-    ul_value_id x = ul_ml_rows(node, forest.dtype, &type);
+    ul_value_id x = ul_ml_rows(node, forest.dtype, &features);
     if (x == UL_NONE || !ul_ml_read_old(node, "class", &forest) ||
         !ul_ml_read_floats(node, "base_values", forest.dtype, &base))
         return;
@@ -271,7 +245,7 @@ void ul_ml_tree_classifier(struct ul_old_node *node)
         forest.target_count = 1;
     for (uint32_t i = 0; i < forest.entry_count && is_one; i++)
         forest.entries[i].target = 0;
-    ul_value_id scores = ul_ml_emit_forest(node, x, type.dims[1], &forest);
+    ul_value_id scores = ul_ml_emit_forest(node, x, features, &forest);
     if (scores == UL_NONE)
         return;
     if (is_one)

@@ -38,11 +38,9 @@ bool ul_ml_read_floats(struct ul_old_node *node, const char *name, enum ul_dtype
         return true;
     }
     bool is_number = attr->kind == UL_ATTR_TENSOR && ul_dtype_is_computed(attr->tensor->type.dtype);
-    if (!is_number || (attr->tensor->type.dtype == UL_F64 && dtype != UL_F64)) {
-        ul_old_problem(node, ul_arena_printf(node->builder->scratch,
-                                             "has %s of another type than its input", name));
-        return false;
-    }
+    if (!is_number || (attr->tensor->type.dtype == UL_F64 && dtype != UL_F64))
+        return ul_old_problem(node, ul_arena_printf(node->builder->scratch,
+                                                    "has %s of another type than its input", name));
     list->count = (int64_t)ul_type_elements(&attr->tensor->type);
     list->floats = tensor_floats(node, attr->tensor);
     return true;
@@ -55,10 +53,10 @@ static struct ul_ml_list read_ints(const struct ul_old_node *node, const char *n
     return list;
 }
 
-static void lacks(struct ul_old_node *node, const char *name)
+static bool lacks(struct ul_old_node *node, const char *name)
 {
-    ul_old_invalid(node, ul_arena_printf(node->builder->scratch,
-                                         "has no %s, or as many as it has of others", name));
+    return ul_old_invalid(node, ul_arena_printf(node->builder->scratch,
+                                                "has no %s, or as many as it has of others", name));
 }
 
 /* Reads exactly `count` integers; false after an error. */
@@ -66,10 +64,7 @@ static bool need_ints(struct ul_old_node *node, const char *name, int64_t count,
                       struct ul_ml_list *list)
 {
     *list = read_ints(node, name);
-    if (list->count == count)
-        return true;
-    lacks(node, name);
-    return false;
+    return list->count == count || lacks(node, name);
 }
 
 static bool need_floats(struct ul_old_node *node, const char *name, enum ul_dtype dtype,
@@ -77,10 +72,7 @@ static bool need_floats(struct ul_old_node *node, const char *name, enum ul_dtyp
 {
     if (!ul_ml_read_floats(node, name, dtype, list))
         return false;
-    if (list->count == count)
-        return true;
-    lacks(node, name);
-    return false;
+    return list->count == count || lacks(node, name);
 }
 
 /* ---- Entries ---- */
@@ -105,10 +97,8 @@ static bool sort_entries(struct ul_old_node *node, struct ul_ml_forest *forest)
             wrong = "has a weight that is no finite number";
         else if (forest->nodes[entry->leaf].mode != UL_ML_LEAF)
             wrong = "has a weight for a node that is no leaf";
-        if (wrong != NULL) {
-            ul_old_invalid(node, wrong);
-            return false;
-        }
+        if (wrong != NULL)
+            return ul_old_invalid(node, wrong);
     }
     qsort(forest->entries, forest->entry_count, sizeof *forest->entries, by_leaf);
     for (uint32_t i = forest->entry_count; i-- > 0;) {
@@ -150,11 +140,10 @@ static bool find_node(struct ul_old_node *node, const struct names *names, int64
         *place = found->place;
         return true;
     }
-    ul_old_invalid(node, ul_arena_printf(node->builder->scratch,
-                                         "names node %lld of tree %lld, which "
-                                         "there is not",
-                                         (long long)id, (long long)tree));
-    return false;
+    return ul_old_invalid(node, ul_arena_printf(node->builder->scratch,
+                                                "names node %lld of tree %lld, which "
+                                                "there is not",
+                                                (long long)id, (long long)tree));
 }
 
 /* Sorts the names of the nodes; the first listed node of a tree is its root. False after an
@@ -174,10 +163,8 @@ static bool sort_names(struct ul_old_node *node, const struct ul_ml_list *trees,
     for (uint32_t i = 0; i < names->count;) {
         uint32_t first = names->sorted[i].place, begin = i;
         for (; i < names->count && names->sorted[i].tree == names->sorted[begin].tree; i++) {
-            if (i > begin && names->sorted[i].node == names->sorted[i - 1].node) {
-                ul_old_invalid(node, "has a node twice");
-                return false;
-            }
+            if (i > begin && names->sorted[i].node == names->sorted[i - 1].node)
+                return ul_old_invalid(node, "has a node twice");
             first = names->sorted[i].place < first ? names->sorted[i].place : first;
         }
         is_first[first] = true;
@@ -198,9 +185,8 @@ static bool read_mode(struct ul_old_node *node, const char *mode, enum ul_ml_mod
         *out = (enum ul_ml_mode)i;
         return true;
     }
-    ul_old_invalid(node, ul_arena_printf(node->builder->scratch, "has a node of mode %s",
-                                         ul_quote(node->builder->scratch, mode)));
-    return false;
+    return ul_old_invalid(node, ul_arena_printf(node->builder->scratch, "has a node of mode %s",
+                                                ul_quote(node->builder->scratch, mode)));
 }
 
 /* Sets the children of nodes; false after an error. */
@@ -227,17 +213,13 @@ static bool read_nodes(struct ul_old_node *node, struct ul_ml_forest *forest)
     struct ul_ml_list values, features,
         missing = read_ints(node, "nodes_missing_value_tracks_true");
     int64_t count = forest->node_count;
-    if (modes == NULL || modes->kind != UL_ATTR_STRINGS || modes->count != count) {
-        lacks(node, "nodes_modes");
-        return false;
-    }
+    if (modes == NULL || modes->kind != UL_ATTR_STRINGS || modes->count != count)
+        return lacks(node, "nodes_modes");
     if (!need_ints(node, "nodes_featureids", count, &features) ||
         !need_floats(node, "nodes_values", forest->dtype, count, &values))
         return false;
-    if (missing.count != 0 && missing.count != count) {
-        lacks(node, "nodes_missing_value_tracks_true");
-        return false;
-    }
+    if (missing.count != 0 && missing.count != count)
+        return lacks(node, "nodes_missing_value_tracks_true");
     for (uint32_t i = 0; i < forest->node_count; i++) {
         struct ul_ml_node *info = &forest->nodes[i];
         if (!read_mode(node, modes->strings[i], &info->mode))
@@ -277,10 +259,8 @@ bool ul_ml_read_old(struct ul_old_node *node, const char *kind, struct ul_ml_for
 {
     struct ul_ml_list ids = read_ints(node, "nodes_nodeids"), trees;
     struct names names = {0};
-    if (ids.count == 0) {
-        ul_old_invalid(node, "has no trees");
-        return false;
-    }
+    if (ids.count == 0)
+        return ul_old_invalid(node, "has no trees");
     forest->node_count = (uint32_t)ids.count;
     forest->nodes = UL_NEW_ARRAY(node->builder->scratch, struct ul_ml_node, forest->node_count);
     return need_ints(node, "nodes_treeids", ids.count, &trees) && read_nodes(node, forest) &&
@@ -299,10 +279,8 @@ static bool read_new_lists(struct ul_old_node *node, enum ul_dtype dtype, struct
     lists->features = read_ints(node, "nodes_featureids");
     lists->missing = read_ints(node, "nodes_missing_value_tracks_true");
     int64_t count = lists->features.count;
-    if (lists->missing.count != 0 && lists->missing.count != count) {
-        lacks(node, "nodes_missing_value_tracks_true");
-        return false;
-    }
+    if (lists->missing.count != 0 && lists->missing.count != count)
+        return lacks(node, "nodes_missing_value_tracks_true");
     return need_floats(node, "nodes_splits", dtype, count, &lists->splits) &&
            need_floats(node, "nodes_modes", dtype, count, &lists->modes) &&
            need_ints(node, "nodes_truenodeids", count, &lists->yes) &&
@@ -322,8 +300,7 @@ static bool find_child(struct ul_old_node *node, const struct ul_ml_forest *fore
         *place = (uint32_t)(first + id);
         return true;
     }
-    ul_old_invalid(node, "names a node or a leaf that there is not");
-    return false;
+    return ul_old_invalid(node, "names a node or a leaf that there is not");
 }
 
 /* The numbers of a member test end with a NaN; tests take them in the order of nodes. */
@@ -338,8 +315,7 @@ static bool take_members(struct ul_old_node *node, const struct ul_ml_list *memb
         ++*at;
         return true;
     }
-    ul_old_invalid(node, "has fewer membership_values than nodes that test them");
-    return false;
+    return ul_old_invalid(node, "has fewer membership_values than nodes that test them");
 }
 
 static bool read_branches(struct ul_old_node *node, const struct new_lists *lists,
@@ -349,10 +325,8 @@ static bool read_branches(struct ul_old_node *node, const struct new_lists *list
     uint32_t member = 0;
     for (int64_t i = 0; i < count; i++) {
         struct ul_ml_node *info = &forest->nodes[i];
-        if (!(lists->modes.floats[i] >= UL_ML_LEQ && lists->modes.floats[i] <= UL_ML_MEMBER)) {
-            ul_old_invalid(node, "has a node of a mode that there is not");
-            return false;
-        }
+        if (!(lists->modes.floats[i] >= UL_ML_LEQ && lists->modes.floats[i] <= UL_ML_MEMBER))
+            return ul_old_invalid(node, "has a node of a mode that there is not");
         info->mode = (enum ul_ml_mode)lists->modes.floats[i];
         info->missing_is_true = lists->missing.count > 0 && lists->missing.ints[i] != 0;
         info->feature = lists->features.ints[i];
@@ -385,10 +359,8 @@ static bool read_leaves(struct ul_old_node *node, int64_t branch_count,
 static bool read_roots(struct ul_old_node *node, int64_t branch_count, struct ul_ml_forest *forest)
 {
     struct ul_ml_list roots = read_ints(node, "tree_roots");
-    if (roots.count == 0) {
-        ul_old_invalid(node, "has no trees");
-        return false;
-    }
+    if (roots.count == 0)
+        return ul_old_invalid(node, "has no trees");
     forest->tree_count = (uint32_t)roots.count;
     forest->roots = UL_NEW_ARRAY(node->builder->scratch, uint32_t, forest->tree_count);
     for (uint32_t t = 0; t < forest->tree_count; t++)

@@ -50,13 +50,25 @@ void ul_upgrade_softmax(struct ul_old_node *node)
     bool is_last = axis == -1 || (ul_type_known(&type) && axis == (int64_t)type.rank - 1);
     if (is_last || x == UL_NONE || node->output_count != 1)
         return;
-    struct ul_int_attr flatten = {"axis", axis};
-    struct ul_int_attr allow_zero = {"allowzero", 1};
-    ul_value_id shape = ul_old_emit(node, "Shape", 1, &x, 0, NULL);
-    ul_old_set_input(node, 0, ul_old_emit(node, "Flatten", 1, &x, 1, &flatten));
+    ul_value_id made[2];
+    (void)ul_old_run(node, UL_WITH({"x", ul_row_value(x)}, {"axis", ul_row_int(axis)}),
+                     "Shape(x), Flatten(x) {axis=axis}", 2, made);
+    ul_old_set_input(node, 0, made[1]);
     ul_old_emit_self(node);
-    ul_value_id inputs[2] = {node->results[0], shape};
-    ul_old_set_result(node, 0, ul_old_emit(node, "Reshape", 2, inputs, 1, &allow_zero));
+    ul_old_set_result(node, 0,
+                      ul_old_make(node,
+                                  UL_WITH({"y", ul_row_value(node->results[0])},
+                                          {"shape", ul_row_value(made[0])}),
+                                  "Reshape(y, shape) {allowzero=1}"));
+}
+
+/* A vector of f32. */
+static ul_value_id add_floats(struct ul_old_node *node, int64_t count, const double *values)
+{
+    struct ul_graph *graph = node->builder->graph;
+    struct ul_type type = ul_type_make(UL_F32, 1, &count);
+    return ul_graph_add_weight(graph, ul_builder_name(node->builder, node->name),
+                               ul_tensor_new_floats(graph->arena, &type, values));
 }
 
 void ul_upgrade_upsample_scales(struct ul_old_node *node)
@@ -64,16 +76,9 @@ void ul_upgrade_upsample_scales(struct ul_old_node *node)
     const struct ul_attr *attr = ul_old_attr(node, "scales");
     if (attr == NULL || attr->kind != UL_ATTR_FLOATS)
         return;
-    struct ul_model_builder *builder = node->builder;
-    int64_t count = attr->count;
-    float *scales = UL_NEW_ARRAY(builder->scratch, float, attr->count);
-    for (uint32_t i = 0; i < attr->count; i++)
-        scales[i] = (float)attr->floats[i];
-    struct ul_type type = ul_type_make(UL_F32, 1, &count);
-    const struct ul_tensor *tensor = ul_tensor_new(builder->graph->arena, &type, scales);
+    ul_value_id scales = add_floats(node, attr->count, attr->floats);
     ul_old_remove_attr(node, "scales");
-    ul_old_set_input(
-        node, 1, ul_graph_add_weight(builder->graph, ul_builder_name(builder, node->name), tensor));
+    ul_old_set_input(node, 1, scales);
 }
 
 /* The first Resize and Upsample: scales are input 1, pixels are at their top left corners. */
@@ -91,14 +96,6 @@ void ul_upgrade_upsample(struct ul_old_node *node)
     resize_asymmetric(node, "floor");
 }
 
-static ul_value_id float_weight(struct ul_old_node *node, const float *values, int64_t count)
-{
-    struct ul_graph *graph = node->builder->graph;
-    struct ul_type type = ul_type_make(UL_F32, 1, &count);
-    return ul_graph_add_weight(graph, ul_builder_name(node->builder, node->name),
-                               ul_tensor_new(graph->arena, &type, values));
-}
-
 /* Resize-10 rounds the nearest pixel down along axes that grow and up along axes that shrink.
  * Where both occur, a growing step comes first: the nearest mode works axis by axis. */
 void ul_upgrade_resize_10(struct ul_old_node *node)
@@ -110,12 +107,10 @@ void ul_upgrade_resize_10(struct ul_old_node *node)
         resize_asymmetric(node, "floor");
         return;
     }
-    float up[UL_LIMIT_RANK];
-    float down[UL_LIMIT_RANK];
-    bool grows = false;
-    bool shrinks = false;
+    double up[UL_LIMIT_RANK], down[UL_LIMIT_RANK];
+    bool grows = false, shrinks = false;
     for (int64_t i = 0; i < scales->type.dims[0]; i++) {
-        float scale = (float)ul_tensor_get_float(scales, (uint64_t)i);
+        double scale = ul_tensor_get_float(scales, (uint64_t)i);
         up[i] = scale > 1 ? scale : 1;
         down[i] = scale < 1 ? scale : 1;
         grows = grows || scale > 1;
@@ -133,11 +128,11 @@ void ul_upgrade_resize_10(struct ul_old_node *node)
     grow.input_count = grow.input_capacity = 0;
     grow.results = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, node->declared_count);
     ul_old_set_input(&grow, 0, ul_old_input(node, 0));
-    ul_old_set_input(&grow, 1, float_weight(node, up, scales->type.dims[0]));
+    ul_old_set_input(&grow, 1, add_floats(node, scales->type.dims[0], up));
     resize_asymmetric(&grow, "floor");
     ul_old_emit_self(&grow);
     ul_old_set_input(node, 0, grow.results[0]);
-    ul_old_set_input(node, 1, float_weight(node, down, scales->type.dims[0]));
+    ul_old_set_input(node, 1, add_floats(node, scales->type.dims[0], down));
     resize_asymmetric(node, "ceil");
 }
 
@@ -163,16 +158,14 @@ void ul_upgrade_group_normalization(struct ul_old_node *node)
     if (groups <= 0 || !ul_old_has_input(node, 0) || !ul_old_has_input(node, 1) ||
         !ul_old_has_input(node, 2))
         return; /* left for shape inference to refuse */
-    const struct ul_row_name names[] = {{"x", ul_row_value(node->inputs[0])},
-                                        {"scale", ul_row_value(node->inputs[1])},
-                                        {"bias", ul_row_value(node->inputs[2])},
-                                        {"groups", ul_row_ints(1, &groups)},
-                                        {NULL, {0}}};
-    if (!ul_old_run(node, names,
-                    "each = Concat(groups, Div(Shape(x) {start=1, end=2}, groups)) {axis=0}; "
-                    "Reshape(Expand(Reshape(scale, [-1, 1]), each), [-1]), "
-                    "Reshape(Expand(Reshape(bias, [-1, 1]), each), [-1])",
-                    2, made))
+    if (!ul_old_run(
+            node,
+            UL_WITH({"x", ul_row_value(node->inputs[0])}, {"scale", ul_row_value(node->inputs[1])},
+                    {"bias", ul_row_value(node->inputs[2])}, {"groups", ul_row_ints(1, &groups)}),
+            "each = Concat(groups, Div(Shape(x) {start=1, end=2}, groups)) {axis=0}; "
+            "Reshape(Expand(Reshape(scale, [-1, 1]), each), [-1]), "
+            "Reshape(Expand(Reshape(bias, [-1, 1]), each), [-1])",
+            2, made))
         return;
     ul_old_set_input(node, 1, made[0]);
     ul_old_set_input(node, 2, made[1]);
@@ -186,19 +179,15 @@ void ul_upgrade_one_hot(struct ul_old_node *node)
     if (index == UL_NONE)
         return;
     enum ul_dtype dtype = ul_old_type(node, index).dtype;
-    if (dtype == UL_DTYPE_NONE)
-        dtype = UL_I64;
-    if (ul_dtype_get(dtype)->is_integer && dtype != UL_I64) {
-        struct ul_int_attr to = {"to", UL_I64};
-        dtype = UL_I64;
-        index = ul_old_emit(node, "Cast", 1, &index, 1, &to);
-    }
-    ul_value_id zero = ul_old_const_float(node, dtype, 0);
-    double nowhere = 2 * (double)UL_LIMIT_DIM;
-    ul_value_id compared[2] = {index, zero};
-    ul_value_id chosen[3] = {ul_old_emit(node, "Less", 2, compared, 0, NULL),
-                             ul_old_const_float(node, dtype, nowhere), index};
-    ul_old_set_input(node, 0, ul_old_emit(node, "Where", 3, chosen, 0, NULL));
+    bool is_narrow = ul_dtype_get(dtype)->is_integer && dtype != UL_I64;
+    bool is_long = is_narrow || dtype == UL_DTYPE_NONE;
+    ul_old_set_input(
+        node, 0,
+        ul_old_make(node,
+                    UL_WITH({"i", ul_row_value(index)}, {"is_narrow", ul_row_int(is_narrow)},
+                            {"dtype", ul_row_int(is_long ? UL_I64 : dtype)}),
+                    "i = is_narrow ? Cast(i) {to=i64} : i; "
+                    "Where(Less(i, 0:dtype), (2 * limit):dtype, i)"));
 }
 
 /* Swish of the gate times the other input; nothing is broadcast here. */
@@ -214,19 +203,18 @@ void ul_upgrade_swiglu(struct ul_old_node *node)
         ul_old_invalid(node, "takes two inputs of one type and shape");
         return;
     }
-    ul_value_id swish = ul_old_emit_one(node, "Swish", node->inputs[0]);
-    ul_old_emitted_float(node, swish, "alpha", ul_old_float(node, "alpha", 1));
-    ul_old_set_result(node, 0, ul_old_emit_two(node, "Mul", swish, node->inputs[1]));
-    node->finished = true;
+    ul_old_finish(node,
+                  UL_WITH({"gate", ul_row_value(node->inputs[0])},
+                          {"x", ul_row_value(node->inputs[1])},
+                          {"alpha", ul_row_float(ul_old_float(node, "alpha", 1))}),
+                  "Swish(gate) {alpha=alpha} * x");
 }
 
 /* A signal of rank 2 is real, as in onnxruntime: one number per sample. */
 void ul_upgrade_stft(struct ul_old_node *node)
 {
-    const int64_t last = 2;
-    ul_value_id inputs[2] = {ul_old_input(node, 0), UL_NONE};
-    if (ul_old_type(node, inputs[0]).rank != 2)
-        return;
-    inputs[1] = ul_old_const_ints(node, &last, 1);
-    ul_old_set_input(node, 0, ul_old_emit(node, "Unsqueeze", 2, inputs, 0, NULL));
+    ul_value_id x = ul_old_input(node, 0);
+    if (ul_old_type(node, x).rank == 2)
+        ul_old_set_input(node, 0,
+                         ul_old_make(node, UL_WITH({"x", ul_row_value(x)}), "Unsqueeze(x, [2])"));
 }

@@ -6,7 +6,8 @@
  * counts [..., G]. Counts of all distances are added, those of all lengths are concatenated, and
  * ngram_indexes gives the column of the result for each n-gram. The comparisons fuse into the sum,
  * so that nothing of size G * W is stored. Strings are not supported. */
-#include "frontend/frontend_internal.h"
+#include "frontend/old_emit.h"
+#include "frontend/rows.h"
 
 #include <string.h>
 
@@ -22,28 +23,9 @@ struct tfidf {
     int64_t gram_count, column_count;
 };
 
-static ul_value_id emit_pair(const struct tfidf *t, const char *op, ul_value_id a, ul_value_id b)
-{
-    ul_value_id inputs[2] = {a, b};
-    return ul_old_emit(t->node, op, 2, inputs, 0, NULL);
-}
-
-static ul_value_id one_int(const struct tfidf *t, int64_t value)
-{
-    return ul_old_const_ints(t->node, &value, 1);
-}
-
 static ul_value_id add_weight(const struct tfidf *t, const struct ul_tensor *tensor)
 {
     return ul_graph_add_weight(t->node->builder->graph, t->node->name, tensor);
-}
-
-/* X[..., from : from + count] as [..., 1, count]. */
-static ul_value_id window_items(const struct tfidf *t, int64_t from, int64_t count)
-{
-    ul_value_id inputs[4] = {t->x, one_int(t, from), one_int(t, from + count), one_int(t, -1)};
-    return emit_pair(t, "Unsqueeze", ul_old_emit(t->node, "Slice", 4, inputs, 0, NULL),
-                     one_int(t, -2));
 }
 
 /* Item `k` of `count` n-grams of length `n` whose items begin at `begin`, as [count, 1]. */
@@ -64,15 +46,16 @@ static ul_value_id count_at(const struct tfidf *t, int64_t begin, int64_t count,
 {
     int64_t windows = t->length - (n - 1) * distance;
     ul_value_id found = UL_NONE;
-    for (int64_t k = 0; k < n; k++) {
-        ul_value_id equal = emit_pair(t, "Equal", window_items(t, k * distance, windows),
-                                      pool_items(t, begin, count, n, k));
-        found = found == UL_NONE ? equal : emit_pair(t, "And", found, equal);
-    }
-    struct ul_int_attr to = {"to", UL_F32};
-    struct ul_int_attr drop = {"keepdims", 0};
-    ul_value_id inputs[2] = {ul_old_emit(t->node, "Cast", 1, &found, 1, &to), one_int(t, -1)};
-    return ul_old_emit(t->node, "ReduceSum", 2, inputs, 1, &drop);
+    for (int64_t k = 0; k < n; k++)
+        found = ul_old_make(t->node,
+                            UL_WITH({"x", ul_row_value(t->x)}, {"found", ul_row_value(found)},
+                                    {"items", ul_row_value(pool_items(t, begin, count, n, k))},
+                                    {"from", ul_row_int(k * distance)},
+                                    {"to", ul_row_int(k * distance + windows)}),
+                            "equal = Equal(Unsqueeze(Slice(x, [from], [to], [-1]), [-2]), items); "
+                            "found ? And(found, equal) : equal");
+    return ul_old_make(t->node, UL_WITH({"found", ul_row_value(found)}),
+                       "ReduceSum(Cast(found) {to=f32}, [-1]) {keepdims=0}");
 }
 
 /* Zeros of [..., count]. */
@@ -96,7 +79,9 @@ static ul_value_id count_length(const struct tfidf *t, int64_t begin, int64_t co
         if (distance > t->length || (n - 1) * distance >= t->length)
             break;
         ul_value_id counts = count_at(t, begin, count, n, distance);
-        sum = sum == UL_NONE ? counts : emit_pair(t, "Add", sum, counts);
+        sum = ul_old_make(t->node,
+                          UL_WITH({"sum", ul_row_value(sum)}, {"counts", ul_row_value(counts)}),
+                          "sum + counts");
     }
     return sum == UL_NONE ? zeros(t, count) : sum;
 }
@@ -138,21 +123,18 @@ static ul_value_id apply_mode(const struct tfidf *t, ul_value_id counts)
 {
     const char *mode = ul_old_string(t->node, "mode", "TF");
     const struct ul_attr *weights = ul_old_attr(t->node, "weights");
-    struct ul_model_builder *builder = t->node->builder;
-    if (strcmp(mode, "IDF") == 0)
-        counts = ul_old_emit(t->node, "Sign", 1, &counts, 0, NULL);
-    if (strcmp(mode, "TF") == 0 || weights == NULL || weights->kind != UL_ATTR_FLOATS)
-        return counts;
-    if (weights->count != t->gram_count) {
+    bool is_weighted =
+        strcmp(mode, "TF") != 0 && weights != NULL && weights->kind == UL_ATTR_FLOATS;
+    if (is_weighted && weights->count != t->gram_count) {
         ul_old_problem(t->node, "has another number of weights than of n-grams");
         return counts;
     }
-    float *values = UL_NEW_ARRAY(builder->scratch, float, weights->count);
-    struct ul_type type = ul_type_make(UL_F32, 1, &t->gram_count);
-    for (uint32_t i = 0; i < weights->count; i++)
-        values[i] = (float)weights->floats[i];
-    return emit_pair(t, "Mul", counts,
-                     add_weight(t, ul_tensor_new(builder->graph->arena, &type, values)));
+    const struct ul_row_item factors =
+        is_weighted ? ul_row_floats(weights->count, weights->floats) : ul_row_value(UL_NONE);
+    return ul_old_make(t->node,
+                       UL_WITH({"counts", ul_row_value(counts)}, {"mode", ul_row_text(mode)},
+                               {"weights", factors}),
+                       "(mode == 'IDF' ? Sign(counts) : counts) * (weights ? weights:f32 : none)");
 }
 
 /* Puts n-gram g into column columns[g]; columns without an n-gram take the zeros after the last. */
@@ -160,7 +142,6 @@ static ul_value_id place_columns(const struct tfidf *t, ul_value_id counts)
 {
     struct ul_model_builder *builder = t->node->builder;
     int64_t *source = UL_NEW_ARRAY(builder->scratch, int64_t, (uint64_t)t->column_count);
-    struct ul_int_attr axis = {"axis", -1};
     for (int64_t i = 0; i < t->column_count; i++)
         source[i] = t->gram_count;
     for (int64_t g = 0; g < t->gram_count; g++) {
@@ -170,10 +151,11 @@ static ul_value_id place_columns(const struct tfidf *t, ul_value_id counts)
         }
         source[t->columns->ints[g]] = g;
     }
-    ul_value_id parts[2] = {counts, zeros(t, 1)};
-    ul_value_id inputs[2] = {ul_old_emit(t->node, "Concat", 2, parts, 1, &axis),
-                             ul_old_const_ints(t->node, source, (uint32_t)t->column_count)};
-    return ul_old_emit(t->node, "Gather", 2, inputs, 1, &axis);
+    return ul_old_make(t->node,
+                       UL_WITH({"counts", ul_row_value(counts)},
+                               {"zeros", ul_row_value(zeros(t, 1))},
+                               {"source", ul_row_ints((uint32_t)t->column_count, source)}),
+                       "Gather(Concat(counts, zeros) {axis=-1}, source) {axis=-1}");
 }
 
 void ul_upgrade_tfidf(struct ul_old_node *node)
@@ -187,19 +169,17 @@ void ul_upgrade_tfidf(struct ul_old_node *node)
         ul_old_problem(node, wrong);
         return;
     }
-    struct ul_int_attr to = {"to", UL_I64};
-    struct ul_int_attr axis = {"axis", -1};
     ul_value_id parts[LONGEST_GRAM];
     uint32_t part_count = 0;
     t.length = t.type.dims[t.type.rank - 1];
-    t.x = ul_old_emit(node, "Cast", 1, &node->inputs[0], 1, &to);
+    t.x = ul_build_cast(ul_old_build(node), node->inputs[0], UL_I64);
     for (uint32_t i = 0; i < t.starts->count; i++) {
         int64_t begin = t.starts->ints[i];
         int64_t end = i + 1 < t.starts->count ? t.starts->ints[i + 1] : t.pool->count;
         if (end > begin)
             parts[part_count++] = count_length(&t, begin, (end - begin) / (i + 1), i + 1);
     }
-    ul_value_id counts = ul_old_emit(node, "Concat", part_count, parts, 1, &axis);
+    ul_value_id counts = ul_old_concat(node, parts, part_count, -1);
     ul_value_id placed = place_columns(&t, apply_mode(&t, counts));
     if (!node->finished)
         ul_old_set_result(node, 0, placed);

@@ -65,6 +65,7 @@ static bool rewrite(struct ul_pass *pass, bool only_less)
     struct ul_pattern pattern = {.pass = pass, .graph = graph, .only_less = only_less};
     pattern.uses = ul_graph_count_uses(graph, pass->scratch);
     pattern.use_count = pattern.use_capacity = graph->value_count;
+    ul_pattern_begin_rows(&pattern);
     for (uint32_t turn = 0; turn < TURNS; turn++) {
         for (uint32_t b = 0; b < graph->block_count; b++) {
             if (!ul_graph_has_block(graph, b))

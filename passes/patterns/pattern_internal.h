@@ -9,6 +9,7 @@
 #ifndef UL_PATTERN_INTERNAL_H
 #define UL_PATTERN_INTERNAL_H
 
+#include "ir/row.h"
 #include "passes/passes_internal.h"
 
 enum { UL_PATTERN_MEMBERS = 32, UL_PATTERN_FACTORS = 6 };
@@ -21,9 +22,10 @@ struct ul_pattern {
     ul_node_id root;
     uint32_t member_count;
     ul_node_id members[UL_PATTERN_MEMBERS];
-    bool is_full;        /* more members than there is room for: no match */
-    bool only_less;      /* take no rewrite that may need more bytes */
-    bool may_match_more; /* such a one was taken */
+    bool is_full;                        /* more members than there is room for: no match */
+    bool only_less;                      /* take no rewrite that may need more bytes */
+    bool may_match_more;                 /* such a one was taken */
+    const struct ul_pattern_rule *rules; /* one a row */
 };
 
 /* pattern_match.c */
@@ -68,51 +70,51 @@ bool ul_pattern_factors(struct ul_pattern *pattern, ul_value_id value,
 /* pattern_attention.c */
 bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root);
 
-/* pattern_rows.c: by the first row that can. */
+/* pattern_rows.c */
+
+/* Reads the rows. */
+void ul_pattern_begin_rows(struct ul_pattern *pattern);
+/* Rewrites by the first row that can. */
 bool ul_pattern_rows(struct ul_pattern *pattern, ul_node_id root);
 /* What the rows and the recogniser of attention write, each of which has a gradient rule, since
  * graphs that are trained are fused too; UL_OP_NONE after the last. */
 ul_op_id ul_pattern_makes(uint32_t index);
-/* Follows the step `name`, after which other text may come, from *value back through several nodes
- * (UL_NONE: it does not fit). False: there is no such step. */
-bool ul_pattern_step(struct ul_pattern *pattern, const char *name, ul_value_id *value);
+/* Where the term is a step, follows it from *value back through several nodes (UL_NONE: it does not
+ * fit). False: it is none. */
+bool ul_pattern_step(struct ul_pattern *pattern, const struct ul_term *term, ul_value_id *value);
 
-/* pattern_text.c: patterns as rows of text. A row begins with an operator or is a product.
+/* pattern_text.c: patterns as rows of text, in the language of ir/term.h.
  *
  *      0.5 * x * (1 + Erf(0.70710678 * x)) -> Gelu(x)
- *      x * Sigmoid($a * x) -> Swish(x) {alpha=$a}
+ *      e = Exp(x); e / ReduceSum(e, [axis]) -> Softmax(x) {axis=axis}
  *
- *   row     = term "->" Op "(" result { "," result } ")" [ "{" sets "}" ]
- *   term    = sum { "|" sum }               any of these
- *   sum     = product [ "+" product ]       an Add
- *   product = unary { "*" unary }           through Mul, Div, Neg and Pow; a number stands first
- *   unary   = number | letter [ "=" unary ] | "(" term ")" | Step "(" term ")"
- *           | Op [ "[" axes "]" ] "(" term { "," term } ")"
- *   number  = NUMBER | [ "-" ] "$" letter
- *   axes    = "last" | letter | letter ".." the last one; one; all from this one on
- *   result  = letter | NUMBER               a number is a vector of one
- *   sets    = set { "," set }
- *   set     = name "=" ( "$" letter | "[" letter "]" | NUMBER | "'" word "'" )
+ *   row = body "->" Op "(" ... ")" ...       a body of one result
  *
- * A letter stands for a value, after "$" for a number that all elements of a constant are, between
- * brackets for an axis; the second time for the same. Numbers are compared as constants are
- * written. Operands of an operator that commutes are tried either way. Operands that are not listed
- * are constants. Where an operand is a number, the others have the type of the result. */
-struct ul_slots {
-    struct ul_slot {
-        bool is_set;
-        ul_value_id value; /* or UL_NONE: a number, or an axis */
-        double number;
-    } letters['z' - 'a' + 1];
+ * The body is found, what stands behind "->" is built (ir/row.h). A name stands for a value, after
+ * "$" for a number that all elements of a constant are, between brackets for an axis; the second
+ * time for the same. The first time it is also what a statement says. Numbers are compared as
+ * constants are written. "a + b" is an Add, "a - b" a Sub, "a / b" a Div; a product goes through
+ * Mul, Div, Neg and Pow, and a number stands first. Operands of an operator that commutes are tried
+ * either way. Operands that are not listed are constants. Where an operand is a number, the others
+ * have the type of the result. */
+enum { UL_PATTERN_SLOTS = 12 };
+struct ul_pattern_slots {
+    uint32_t count;
+    struct ul_row_span list[UL_PATTERN_SLOTS];
 };
 struct ul_pattern_row {
     const char *text;
     /* Whether all that the text cannot say holds; NULL: it always does. */
-    bool (*holds)(const struct ul_pattern *pattern, const struct ul_slots *slots);
+    bool (*holds)(const struct ul_pattern *pattern, const struct ul_pattern_slots *slots);
 };
-/* The operator that a row writes; UL_OP_NONE: there is none of that name. */
-ul_op_id ul_pattern_row_makes(const struct ul_pattern_row *row);
-bool ul_pattern_rewrite(struct ul_pattern *pattern, const struct ul_pattern_row *row,
+struct ul_pattern_rule {
+    const struct ul_pattern_row *row;
+    const struct ul_term *body, *term, *result; /* all statements, what is found, what is built */
+};
+struct ul_pattern_rule ul_pattern_read(const struct ul_pattern_row *row, struct ul_arena *arena);
+/* What a name stands for; NULL: nothing. */
+const struct ul_row_item *ul_pattern_find(const struct ul_pattern_slots *slots, const char *name);
+bool ul_pattern_rewrite(struct ul_pattern *pattern, const struct ul_pattern_rule *rule,
                         ul_node_id root);
 
 #endif

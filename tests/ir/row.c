@@ -43,14 +43,15 @@ static void begin(struct fixture *fixture, const char *body)
                                            .type_of = type_of,
                                            .context = fixture,
                                            .constant = "n/constant",
-                                           .unknown = UL_NONE};
+                                           .unknown = UL_NONE,
+                                           .like = UL_NONE};
     add_input(fixture, "x", UL_F32);
     add_input(fixture, "i", UL_I64);
     ul_row_bind(&fixture->row, "b", 1, ul_row_value(UL_NONE));
     ul_row_bind(&fixture->row, "n", 1, ul_row_int(4));
     ul_row_bind(&fixture->row, "axes", 4, ul_row_ints(2, axes));
-    fixture->row.at = body;
-    ul_row_run(&fixture->row, 7, 3, fixture->results);
+    struct ul_term_reader reader = {body, &fixture->arena};
+    ul_row_run(&fixture->row, ul_term_read_body(&reader), 7, 3, fixture->results);
 }
 
 static void done(struct fixture *fixture)
@@ -89,6 +90,7 @@ static void test_expressions(void **state)
     BUILDS("Where(Less(i, 0), 1:i64, i), , Cast(i) {to=x.type}", "\"n/Less\" bool[2,3] = Less",
            "\"n/Where\" i64[2,3] = Where", "\"n/Cast\" f32[2,3] = Cast");
     BUILDS("b ? b : x.rank == 3 && b.0 == 1 ? Abs(x) : Exp(x)", "\"n/Exp\" f32[2,3] = Exp");
+    BUILDS("x * [0.5, 1, 2]", "\"n/constant\" f32[3] = [0.5,1.0,2.0]");
     BUILDS("values, places = TopK(x, [1]); values, places",
            "%3 \"n/TopK\" f32[2,1], %4 \"n/TopK:1\" i64[2,1]");
 }
