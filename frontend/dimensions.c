@@ -9,7 +9,6 @@
  * more dimensions than the expression itself. */
 #include "frontend/frontend_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *quote(const struct ul_dimensions *dimensions, const char *text)
@@ -232,47 +231,6 @@ const char *ul_dimensions_ask(struct ul_dimensions *dimensions, const char *name
     for (uint32_t i = 0; i < ul_expression_name_count(item->expression); i++)
         put_flag(dimensions, &dimensions->items[item->parts[i]], &text);
     return text.data;
-}
-
-#define CONSTRAINTS "pkg.torch.export.ExportedProgram.range_constraints"
-
-/* Reads "NAME: VR[2, 512]" in a list of such; "int_oo" is no end, which is 0 here. */
-static bool find_range(const char *list, const char *name, long long *low, long long *high)
-{
-    size_t length = strlen(name);
-    for (const char *at = strstr(list, name); at != NULL; at = strstr(at + 1, name)) {
-        char *end;
-        bool begins = at == list || at[-1] == '{' || at[-1] == ' ';
-        if (!begins || strncmp(at + length, ": VR[", 5) != 0)
-            continue;
-        *low = strtoll(at + length + 5, &end, 10);
-        if (end == at + length + 5 || *low < 0 || strncmp(end, ", ", 2) != 0)
-            return false;
-        *high = strtoll(end + 2, &end, 10);
-        return *high == 0 || (*end == ']' && *high >= *low);
-    }
-    return false;
-}
-
-void ul_dimensions_put_range(const struct ul_dimensions *dimensions, const char *name,
-                             struct ul_text *text)
-{
-    const struct ul_model_builder *builder = dimensions->builder;
-    const char *list = builder->proto == NULL || name[0] == '\0'
-                           ? NULL
-                           : ul_proto_entry(builder, &builder->proto->graph->base,
-                                            UL_WIRE_GRAPH_METADATA, CONSTRAINTS);
-    const char *flag = ul_word_quote(text->arena, name);
-    long long low, high;
-    if (list == NULL || !find_range(list, name, &low, &high))
-        return;
-    if (high == 0 || high > UL_LIMIT_DIM)
-        ul_text_printf(text, "; the file says that it is %lld or more", low);
-    else
-        ul_text_printf(text,
-                       "; the file says that it is %lld to %lld, and --dim %s=%lld..%lld makes one "
-                       "program for all of these",
-                       low, high, flag, low, high);
 }
 
 void ul_dimensions_describe(const struct ul_dimensions *dimensions)

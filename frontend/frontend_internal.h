@@ -281,9 +281,6 @@ enum ul_status ul_dimensions_settle(struct ul_dimensions *dimensions) UL_MUST_CH
 const char *ul_dimensions_list(const struct ul_dimensions *dimensions);
 /* The flags that give a dimension its size, without flags that were asked for before. */
 const char *ul_dimensions_ask(struct ul_dimensions *dimensions, const char *name);
-/* Puts what torch's exporter notes of its range, if it does. */
-void ul_dimensions_put_range(const struct ul_dimensions *dimensions, const char *name,
-                             struct ul_text *text);
 /* Writes the dimensions into the model's description. */
 void ul_dimensions_describe(const struct ul_dimensions *dimensions);
 
@@ -476,6 +473,9 @@ ul_upgrade_fn ul_upgrade_ml;
 /* In a file with torch's record, renames results of the main graph that have the name of an
  * initializer. */
 void ul_record_rename(struct ul_model_builder *builder, const Onnx__GraphProto *proto);
+/* Puts what the record says of the range of a size, if it does. */
+void ul_record_put_range(const struct ul_model_builder *builder, const char *name,
+                         struct ul_text *text);
 /* Reads the record of the main graph where the options mark initializers. The graph is already
  * built: its initializers are in the scope. */
 void ul_record_read(struct ul_model_builder *builder, const Onnx__GraphProto *proto,

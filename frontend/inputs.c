@@ -227,7 +227,7 @@ static void ask_for(struct inputs *inputs, const struct ul_model_port *port, uin
         return;
     ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s: give %s", (unsigned)axis,
                    quote(inputs, port->name), flags);
-    ul_dimensions_put_range(&inputs->dimensions, port->dims[axis].symbol, &inputs->unbound);
+    ul_record_put_range(inputs->builder, port->dims[axis].symbol, &inputs->unbound);
 }
 
 /* Fills `type` as far as it is known, and notes what is not known. */

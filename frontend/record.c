@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what torch.onnx.export notes in a graph about how the network is trained.
+/* Reads what torch.onnx.export notes in a graph about how the network is trained, and about ranges
+ * of its sizes.
  *
  *      # inputs                                        the graph's metadata
  *      p_conv_weight: PARAMETER target='conv.weight'
@@ -17,8 +18,10 @@
  * a result read the result. */
 #include "frontend/frontend_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#define CONSTRAINTS "pkg.torch.export.ExportedProgram.range_constraints"
 #define SIGNATURE "pkg.torch.export.ExportedProgram.graph_signature"
 
 /* The text between quotes after `what` in the line; NULL: the line does not have it. */
@@ -159,4 +162,44 @@ void ul_record_rename(struct ul_model_builder *builder, const Onnx__GraphProto *
         if (found != UL_NONE)
             proto->output[i]->name = names[found];
     }
+}
+
+/* ---- ranges of sizes ---- */
+
+/* Reads "NAME: VR[2, 512]" in a list of such; "int_oo" is no end, which is 0 here. */
+static bool find_range(const char *list, const char *name, long long *low, long long *high)
+{
+    size_t length = strlen(name);
+    for (const char *at = strstr(list, name); at != NULL; at = strstr(at + 1, name)) {
+        char *end;
+        bool begins = at == list || at[-1] == '{' || at[-1] == ' ';
+        if (!begins || strncmp(at + length, ": VR[", 5) != 0)
+            continue;
+        *low = strtoll(at + length + 5, &end, 10);
+        if (end == at + length + 5 || *low < 0 || strncmp(end, ", ", 2) != 0)
+            return false;
+        *high = strtoll(end + 2, &end, 10);
+        return *high == 0 || (*end == ']' && *high >= *low);
+    }
+    return false;
+}
+
+void ul_record_put_range(const struct ul_model_builder *builder, const char *name,
+                         struct ul_text *text)
+{
+    const char *list = builder->proto == NULL || name[0] == '\0'
+                           ? NULL
+                           : ul_proto_entry(builder, &builder->proto->graph->base,
+                                            UL_WIRE_GRAPH_METADATA, CONSTRAINTS);
+    const char *flag = ul_word_quote(text->arena, name);
+    long long low, high;
+    if (list == NULL || !find_range(list, name, &low, &high))
+        return;
+    if (high == 0 || high > UL_LIMIT_DIM)
+        ul_text_printf(text, "; the file says that it is %lld or more", low);
+    else
+        ul_text_printf(text,
+                       "; the file says that it is %lld to %lld, and --dim %s=%lld..%lld makes one "
+                       "program for all of these",
+                       low, high, flag, low, high);
 }
