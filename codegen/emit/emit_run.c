@@ -261,7 +261,7 @@ static void put_arena_bytes(struct ul_emitter *emitter)
     ul_text_printf(text,
                    "    if (ul_sizes_check(&%s, sizes != NULL ? n : NULL, &failure) != UL_OK)\n    "
                    "    return 0;\n"
-                   "    return ul_layout_place(&%s, n, places);\n}\n\n",
+                   "    return ul_layout_place(ul_sizes_piece(&%s, n), n, places);\n}\n\n",
                    ul_emit_root_model(emitter), ul_emit_root_model(emitter));
 }
 

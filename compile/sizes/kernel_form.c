@@ -192,9 +192,36 @@ static uint32_t parameter_numbers(const struct ul_kernel_form *form)
 static uint32_t first_like(const struct ul_filled_form *filled, uint32_t number)
 {
     uint32_t first = 0;
-    while (filled->formulas[first] != filled->formulas[number])
+    while (filled->formulas[first] != filled->formulas[number] ||
+           filled->tables[first] != filled->tables[number])
         first++;
     return first;
+}
+
+static bool is_fixed(const struct ul_filled_form *filled, uint32_t number)
+{
+    return filled->formulas[number] != NULL && ul_formula_is_fixed(filled->formulas[number]);
+}
+
+/* Puts the constant that a number is called by: its formula, or what a table has for the run. */
+static void put_constant(struct ul_text *text, const struct ul_filled_form *filled, uint32_t number,
+                         uint32_t indent)
+{
+    const struct ul_formula *formula = filled->formulas[number];
+    const int64_t *table = filled->tables[number];
+    int spaces = (int)(4 * indent + 4);
+    if (formula == NULL) {
+        ul_text_printf(text, "%*sstatic const int64_t t%u[] = {", spaces, "", number);
+        for (uint32_t i = 0; i < filled->point_count; i++)
+            ul_text_printf(text, "%s%" PRId64 ",", i % 12 == 0 ? "\n        " : " ", table[i]);
+        ul_text_put(text, "};\n");
+    }
+    ul_text_printf(text, "%*sconst int64_t h%u = ", spaces, "", number);
+    if (formula == NULL)
+        ul_text_printf(text, "t%u[run->size_point]", number);
+    else
+        ul_formula_print(text, formula, NULL);
+    ul_text_printf(text, ";\n%*s(void)h%u;\n", spaces, "", number);
 }
 
 /* A macro for constants does not take names. */
@@ -215,8 +242,7 @@ static void drop_macro(struct ul_text *text)
 static void put_number(struct ul_text *text, const struct ul_filled_form *filled, uint32_t number,
                        bool is_float, bool local)
 {
-    const struct ul_formula *formula = filled->formulas[number];
-    if (ul_formula_is_fixed(formula) || local)
+    if (is_fixed(filled, number) || local)
         ul_text_printf(text, "%" PRId64 "%s", filled->largest[number], is_float ? ".0f" : "");
     else {
         drop_macro(text);
@@ -237,11 +263,8 @@ void ul_kernel_form_put_body(struct ul_text *text, const struct ul_filled_form *
         ul_text_printf(text, "%*s%sconst %s = p%u;\n", (int)(4 * indent + 4), "",
                        parameters.types[i], parameters.names[i], i);
     for (uint32_t i = first; i < filled->form->number_count; i++) {
-        if (ul_formula_is_fixed(filled->formulas[i]) || first_like(filled, i) != i)
-            continue;
-        ul_text_printf(text, "%*sconst int64_t h%u = ", (int)(4 * indent + 4), "", i);
-        ul_formula_print(text, filled->formulas[i], NULL);
-        ul_text_printf(text, ";\n%*s(void)h%u;\n", (int)(4 * indent + 4), "", i);
+        if (!is_fixed(filled, i) && first_like(filled, i) == i)
+            put_constant(text, filled, i, indent);
     }
     for (at += strlen("{\n"); *at != '\0'; at++) {
         if (begins) {

@@ -37,10 +37,12 @@ void ul_kernel_forms_init(struct ul_kernel_forms *forms, struct ul_arena *arena)
 struct ul_kernel_numbers ul_kernel_form_of(struct ul_kernel_forms *forms, const char *text);
 
 /* A form with a formula for each number, and the largest value of each: arrays on the stack have
- * that many elements. */
+ * that many elements. A number without a formula has a table. */
 struct ul_filled_form {
     const struct ul_kernel_form *form;
     const struct ul_formula *const *formulas;
+    const int64_t *const *tables; /* by point of the piece, `point_count` of them */
+    uint32_t point_count;
     const int64_t *largest;
 };
 

@@ -239,30 +239,51 @@ static struct set *members_of(struct unifier *unifier, const struct forms *forms
     return find_set(unifier, forms->root, members, count);
 }
 
+/* The place of a value among distinct ones. */
+static uint32_t find_value(const int64_t *known, uint32_t count, int64_t value)
+{
+    uint32_t at = 0;
+    while (at < count && known[at] != value)
+        at++;
+    return at;
+}
+
 /* Parts the instances with a key by one number, whose values by instance these are, in the order of
- * the set. False: there are too many. */
+ * the set. False: there are too many, and nothing changes. */
 static bool part(struct forms *forms, uint32_t key, const struct set *set, const int64_t *values)
 {
     int64_t known[MAX_VALUES];
     uint32_t count = 0, first = forms->key_count;
     for (uint32_t i = 0; i < set->count; i++) {
-        uint32_t at = 0;
-        while (at < count && known[at] != values[i])
-            at++;
-        if (at == MAX_VALUES || first + at > MAX_FORMS)
+        if (find_value(known, count, values[i]) < count)
+            continue;
+        if (count == MAX_VALUES || first + count > MAX_FORMS)
             return false;
-        if (at == count)
-            known[count++] = values[i];
+        known[count++] = values[i];
+    }
+    for (uint32_t i = 0; i < set->count; i++) {
+        uint32_t at = find_value(known, count, values[i]);
         forms->keys[set->members[i]] = at == 0 ? key : first + at - 1;
     }
     forms->key_count += count - 1;
     return true;
 }
 
-/* Fills in the form with a key. *done: every number has a formula; else the key was parted, and has
- * fewer instances now. */
-static enum ul_status fill_form(struct unifier *unifier, struct forms *forms, uint32_t key,
-                                bool *done)
+/* A table with the values of a set, by point of its root's piece. */
+static const int64_t *list_values(struct unifier *unifier, const struct set *set,
+                                  const int64_t *values)
+{
+    const struct set *all = &unifier->sets[set->root];
+    int64_t *table = UL_NEW_ARRAY(unifier->arena, int64_t, all->count);
+    for (uint32_t i = 0, k = 0; i < all->count && k < set->count; i++)
+        if (all->members[i] == set->members[k])
+            table[i] = values[k++];
+    return table;
+}
+
+/* Fills in the form with a key. *done: every number has a formula or, where too many values have
+ * none, a table; else the key was parted, and has fewer instances now. */
+static void fill_form(struct unifier *unifier, struct forms *forms, uint32_t key, bool *done)
 {
     const struct ul_size_instances *instances = unifier->instances;
     struct set *set = members_of(unifier, forms, key);
@@ -271,6 +292,7 @@ static enum ul_status fill_form(struct unifier *unifier, struct forms *forms, ui
     int64_t *values = UL_NEW_ARRAY(unifier->arena, int64_t, instances->count);
     const struct ul_formula **formulas =
         UL_NEW_ARRAY(unifier->arena, const struct ul_formula *, text->number_count);
+    const int64_t **tables = UL_NEW_ARRAY(unifier->arena, const int64_t *, text->number_count);
     int64_t *largest = UL_NEW_ARRAY(unifier->arena, int64_t, text->number_count);
     *done = false;
     for (uint32_t n = 0; n < text->number_count; n++) {
@@ -279,14 +301,16 @@ static enum ul_status fill_form(struct unifier *unifier, struct forms *forms, ui
         formulas[n] = ul_fit_find(&set->fit, values, false);
         if (formulas[n] != NULL)
             continue;
-        return part(forms, key, set, values)
-                   ? UL_OK
-                   : refuse(unifier, slot_node(unifier, forms->slot), values, set->count);
+        if (part(forms, key, set, values))
+            return;
+        tables[n] = list_values(unifier, set, values);
     }
-    forms->filled[key] =
-        (struct ul_filled_form){.form = text, .formulas = formulas, .largest = largest};
+    forms->filled[key] = (struct ul_filled_form){.form = text,
+                                                 .formulas = formulas,
+                                                 .tables = tables,
+                                                 .point_count = unifier->sets[forms->root].count,
+                                                 .largest = largest};
     *done = true;
-    return UL_OK;
 }
 
 /* Gives each distinct form of the text a key. */
@@ -360,7 +384,7 @@ static enum ul_status make_text(struct unifier *unifier, uint32_t slot, const ch
     UL_TRY(begin_forms(unifier, slot, &forms));
     for (uint32_t key = 0; key < forms.key_count;) {
         bool done;
-        UL_TRY(fill_form(unifier, &forms, key, &done));
+        fill_form(unifier, &forms, key, &done);
         key += done;
     }
     const struct ul_kernel_form *largest =
