@@ -13,6 +13,14 @@ void ul_texts_add(struct ul_arena *arena, struct ul_texts *list, const char *tex
     list->items[list->count++] = text;
 }
 
+bool ul_texts_have(const struct ul_texts *list, const char *text)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], text) == 0)
+            return true;
+    return false;
+}
+
 void ul_pairs_add(struct ul_arena *arena, struct ul_pairs *list, const char *name,
                   const char *value)
 {

@@ -185,6 +185,7 @@ struct ul_axes {
 /* option.c */
 
 void ul_texts_add(struct ul_arena *arena, struct ul_texts *list, const char *text);
+bool ul_texts_have(const struct ul_texts *list, const char *text);
 void ul_pairs_add(struct ul_arena *arena, struct ul_pairs *list, const char *name,
                   const char *value);
 void ul_named_sizes_add(struct ul_arena *arena, struct ul_named_sizes *list,

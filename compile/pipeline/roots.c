@@ -185,15 +185,6 @@ static enum ul_status read_parts(struct ul_compile *compile, uint32_t root, stru
     return status;
 }
 
-static bool has_name(const struct ul_texts *names, const char *name)
-{
-    for (uint32_t i = 0; i < names->count; i++) {
-        if (strcmp(names->items[i], name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* ---- options by name ---- */
 
 struct reader {
@@ -210,10 +201,10 @@ static const char *name_in(const struct reader *reader, uint32_t root, enum part
     const struct ul_texts *names = &reader->parts[root].names[part];
     size_t length = strlen(name);
     *is_own = strncmp(said, name, length) == 0 && said[length] == ':' &&
-              has_name(names, said + length + 1);
+              ul_texts_have(names, said + length + 1);
     if (*is_own)
         return said + length + 1;
-    return has_name(names, said) ? said : NULL;
+    return ul_texts_have(names, said) ? said : NULL;
 }
 
 static enum ul_status refuse_name(const struct reader *reader, enum part part, const char *option,

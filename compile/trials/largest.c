@@ -98,11 +98,9 @@ static enum ul_status add_input(struct search *search, const struct ul_model_por
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--dim %s: it is the batch, which --max-batch finds; leave it out",
                            ul_option_shown(&compile->keep, dim->symbol));
-    for (uint32_t i = 0; i < search->symbols.count; i++)
-        if (strcmp(search->symbols.items[i], dim->symbol) == 0)
-            return UL_OK;
-    ul_texts_add(&compile->keep, &search->symbols,
-                 ul_arena_copy_string(&compile->keep, dim->symbol));
+    if (!ul_texts_have(&search->symbols, dim->symbol))
+        ul_texts_add(&compile->keep, &search->symbols,
+                     ul_arena_copy_string(&compile->keep, dim->symbol));
     return UL_OK;
 }
 
