@@ -281,6 +281,16 @@ void ul_nearest_offer(struct ul_nearest *nearest, const char *word);
 const char *ul_nearest_text(struct ul_arena *arena, const struct ul_nearest *nearest,
                             const char *before);
 
+/* sort.c */
+
+/* What is sorted by a number; of equal numbers, by its index. */
+struct ul_ranked {
+    uint64_t rank;
+    uint32_t index;
+};
+/* Smallest rank first. Indexes that differ make the order the same everywhere. */
+void ul_ranked_sort(struct ul_ranked *items, uint64_t count);
+
 /* hash.c: SHA-256 of bytes, as 64 lower-case hex digits. */
 
 void ul_hash_hex(const void *data, uint64_t size_bytes, char hex[65]);

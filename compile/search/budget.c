@@ -33,8 +33,8 @@ static void report_alternatives(const struct ul_alternatives *alternatives)
                                                  .row_major = form->row_major.items,
                                                  .inside_count = form->inside.count,
                                                  .inside = form->inside.items,
-                                                 .process = alternatives->processes[i]};
-        if (alternative->arena == &compile->keep)
+                                                 .process = alternative->process};
+        if (alternative->is_adopted)
             ul_compile_describe_alternative(compile, &alternative->graph, alternative->program,
                                             &alternative->plan, &rows[i]);
     }
