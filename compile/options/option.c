@@ -35,6 +35,14 @@ void ul_named_sizes_add(struct ul_arena *arena, struct ul_named_sizes *list,
     list->items[list->count++] = *item;
 }
 
+const struct ul_named_size *ul_named_sizes_find(const struct ul_named_sizes *list, const char *name)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i].name, name) == 0)
+            return &list->items[i];
+    return NULL;
+}
+
 const struct ul_option *ul_option_find(const struct ul_option_table *table, const char *name)
 {
     for (uint32_t i = 0; i < table->count; i++) {

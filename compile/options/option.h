@@ -190,6 +190,9 @@ void ul_pairs_add(struct ul_arena *arena, struct ul_pairs *list, const char *nam
                   const char *value);
 void ul_named_sizes_add(struct ul_arena *arena, struct ul_named_sizes *list,
                         const struct ul_named_size *item);
+/* The sizes under that name, or NULL. */
+const struct ul_named_size *ul_named_sizes_find(const struct ul_named_sizes *list,
+                                                const char *name);
 
 /* The row with that name, or NULL. */
 const struct ul_option *ul_option_find(const struct ul_option_table *table, const char *name);

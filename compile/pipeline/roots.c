@@ -226,15 +226,6 @@ static enum ul_status refuse_name(const struct reader *reader, enum part part, c
                        option, ul_option_shown(arena, said), what[part], text.data);
 }
 
-static bool is_said(const struct ul_named_sizes *list, const char *name)
-{
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (strcmp(list->items[i].name, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 static struct ul_named_sizes *sizes_of(struct ul_compile *compile, uint32_t root, enum part part)
 {
     struct ul_compile_options *options = &compile->roots[root].part->options;
@@ -257,7 +248,7 @@ static enum ul_status give_sizes(const struct reader *reader, enum part part, co
                 if (size.name == NULL || is_own != (turn == 0))
                     continue;
                 used[i] = true;
-                if (is_own || !is_said(sizes, size.name))
+                if (is_own || ul_named_sizes_find(sizes, size.name) == NULL)
                     ul_named_sizes_add(&compile->keep, sizes, &size);
             }
         }
