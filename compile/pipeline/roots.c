@@ -169,18 +169,15 @@ static void list_parts(struct ul_arena *arena, const struct ul_onnx_model *model
                      ul_arena_copy_string(arena, model->outputs[i].name));
 }
 
-/* The file's inputs are known even where their sizes are open. */
 static enum ul_status read_parts(struct ul_compile *compile, uint32_t root, struct parts *parts)
 {
     struct ul_compile probe;
     ul_compile_init(&probe);
-    enum ul_status status = ul_compile_load(&probe, compile->roots[root].path);
-    if (status != UL_OK && !probe.model.has_open_dims)
-        compile->diag = probe.diag;
-    else
-        status = UL_OK;
+    enum ul_status status = ul_compile_load_ports(&probe, compile->roots[root].path);
     if (status == UL_OK)
         list_parts(&compile->keep, &probe.model, parts);
+    else
+        compile->diag = probe.diag;
     ul_compile_done(&probe);
     return status;
 }
@@ -345,27 +342,6 @@ static enum ul_status check_storage(struct ul_compile *compile)
     return UL_OK;
 }
 
-static enum ul_status rewrite_part(struct ul_compile *compile, uint32_t root,
-                                   const struct ul_target *target)
-{
-    struct ul_compile *part = compile->roots[root].part;
-    const char *path = compile->roots[root].path;
-    enum ul_status status = ul_compile_load_settled(part, path);
-    bool is_read = status == UL_OK; /* else the text already names the file */
-    if (is_read)
-        status = ul_compile_rewrite(part, target);
-    if (is_read && status == UL_INVALID && !compile->is_trial) {
-        ul_compile_explain_sizes(part, path, &part->diag);
-        status = part->diag.status;
-    }
-    if (status == UL_OK)
-        return UL_OK;
-    compile->diag = part->diag;
-    if (is_read)
-        ul_diag_prefix(&compile->diag, path);
-    return status;
-}
-
 /* Describes all models together. */
 static void describe_models(struct ul_compile *compile)
 {
@@ -466,10 +442,15 @@ enum ul_status ul_compile_join_roots(struct ul_compile *compile, const struct ul
         UL_NEW_ARRAY(keep, const struct ul_graph *, compile->root_count);
     const char **names = UL_NEW_ARRAY(keep, const char *, compile->root_count);
     for (uint32_t r = 0; r < compile->root_count; r++) {
-        UL_TRY(rewrite_part(compile, r, target));
-        graphs[r] = &compile->roots[r].part->graph;
+        struct ul_compile *part = compile->roots[r].part;
+        enum ul_status status = ul_compile_read_model(part, compile->roots[r].path, target);
+        if (status != UL_OK) {
+            compile->diag = part->diag;
+            return status;
+        }
+        graphs[r] = &part->graph;
         names[r] = compile->roots[r].name;
-        compile->weight_elements += compile->roots[r].part->weight_elements;
+        compile->weight_elements += part->weight_elements;
     }
     UL_TRY(check_storage(compile));
     describe_models(compile);

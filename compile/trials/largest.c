@@ -87,7 +87,6 @@ static enum ul_status add_input(struct search *search, const struct ul_model_por
     return UL_OK;
 }
 
-/* The file's inputs are known even where their sizes are open. */
 static enum ul_status find_inputs(struct search *search)
 {
     struct ul_compile *compile = search->compile;
@@ -95,11 +94,9 @@ static enum ul_status find_inputs(struct search *search)
     bool is_first = true;
     ul_compile_init(&probe);
     ul_options_copy(&probe.options.base, &compile->options.base, sizeof probe.options);
-    enum ul_status status = ul_compile_load(&probe, search->path);
-    if (status != UL_OK && !probe.model.has_open_dims)
+    enum ul_status status = ul_compile_load_ports(&probe, search->path);
+    if (status != UL_OK)
         compile->diag = probe.diag;
-    else
-        status = UL_OK;
     for (uint32_t i = 0; status == UL_OK && i < probe.model.input_count; i++) {
         const struct ul_model_port *port = &probe.model.inputs[i];
         if (port->is_weight || (!is_first && !compile->options.train))
