@@ -129,6 +129,31 @@ uint64_t ul_size_align_or_die(uint64_t size, uint64_t alignment);
 /* The greatest common divisor; of the magnitudes, where they are signed. 0 divides nothing. */
 uint64_t ul_size_gcd(uint64_t a, uint64_t b);
 int64_t ul_gcd(int64_t a, int64_t b);
+/* How many times `b` holds `a`, which is not negative; and `a` rounded up to a multiple of `b`. */
+static inline uint64_t ul_size_div_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+static inline int64_t ul_div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+static inline int64_t ul_round_up(int64_t a, int64_t b)
+{
+    return ul_div_up(a, b) * b;
+}
+static inline uint64_t ul_size_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t ul_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t ul_magnitude(int64_t a)
+{
+    return a < 0 ? -a : a;
+}
 /* "64MiB", "64M" (both binary), "1GB" is refused, "65536". False when it is not a size. */
 bool ul_size_parse(const char *text, uint64_t *out) UL_MUST_CHECK;
 

@@ -140,9 +140,7 @@ void ul_compile_describe_alternative(struct ul_compile *compile, const struct ul
                                      const struct ul_program *program, const struct ul_plan *plan,
                                      struct ul_report_alternative *alternative);
 
-/* compiler.c: the program that the command runs, or NULL. */
-const char *ul_compile_command_path(struct ul_compile *compile);
-/* UL_COMPILER where the compiler, or make, which calls it, is missing. */
+/* compiler.c: UL_COMPILER where the compiler, or make, which calls it, is missing. */
 enum ul_status ul_compile_require_tools(struct ul_compile *compile) UL_MUST_CHECK;
 
 #endif
