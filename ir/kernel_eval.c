@@ -79,7 +79,7 @@ static union ul_scalar operand_load(struct ul_machine *machine,
     for (uint32_t i = 0; i < operand->bound_count; i++) {
         int64_t at = affine(machine, contraction, &operand->bounds[i].at);
         if (at < 0 || at >= operand->bounds[i].extent)
-            return ul_machine_is_float(contraction->acc_dtype)
+            return ul_dtype_is_wide(contraction->acc_dtype)
                        ? (union ul_scalar){.f = operand->outside}
                        : (union ul_scalar){.i = (int64_t)operand->outside};
     }
@@ -91,7 +91,7 @@ static union ul_scalar operand_load(struct ul_machine *machine,
     union ul_scalar loaded;
     if (per > 1)
         loaded.i = packed_part(*place, operand->packed, (unsigned)(index % per));
-    else if (ul_machine_is_float(dtype))
+    else if (ul_dtype_is_wide(dtype))
         loaded.f = ul_element_get_float(place, buffer->dtype);
     else
         loaded.i = ul_element_get_int(place, buffer->dtype);

@@ -14,15 +14,11 @@ static void save_range(const struct ul_report *report, struct ul_arena *arena,
 {
     const struct ul_plan_range *range = &report->plan->ranges[i];
     bool is_value = range->value != UL_PLAN_NONE, has_storage = ul_report_precision(report) != NULL;
-    struct ul_text type;
-    ul_text_init(&type, arena);
-    if (is_value)
-        ul_type_print(&type, &report->values[range->value].type);
     *saved = (struct ul_saved_range){
         .value = range->value,
         .name = is_value ? report->values[range->value].name
                          : ul_report_step_at(report, range->begin).name,
-        .type = type.data,
+        .type = is_value ? ul_type_text(arena, &report->values[range->value].type) : "",
         .copy = range->copy,
         .class = range->class,
         .space = ul_report_space_index(report->problem, range->space),

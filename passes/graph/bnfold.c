@@ -31,11 +31,6 @@ struct affine {
     double *a, *b;
 };
 
-static bool is_plain_float(enum ul_dtype dtype)
-{
-    return dtype == UL_F32 || dtype == UL_F64;
-}
-
 static const struct ul_node *maker(const struct ul_graph *graph, ul_value_id value)
 {
     bool made = graph->values[value].kind == UL_VALUE_NODE;
@@ -45,7 +40,7 @@ static const struct ul_node *maker(const struct ul_graph *graph, ul_value_id val
 static bool affine_init(struct bnfold *bnfold, struct affine *affine, ul_value_id x)
 {
     const struct ul_type *type = &bnfold->graph->values[x].type;
-    if (type->rank < 2 || !is_plain_float(type->dtype) || type->dims[1] < 1 ||
+    if (type->rank < 2 || !ul_dtype_is_wide(type->dtype) || type->dims[1] < 1 ||
         type->dims[1] > UINT32_MAX)
         return false;
     affine->x = x;
