@@ -315,6 +315,13 @@ struct ul_ranked {
 };
 /* Smallest rank first. Indexes that differ make the order the same everywhere. */
 void ul_ranked_sort(struct ul_ranked *items, uint64_t count);
+/* A heap of them, which begins zeroed; the first in that order is taken out, of at least one. */
+struct ul_heap {
+    struct ul_ranked *items;
+    uint32_t count, capacity;
+};
+void ul_heap_push(struct ul_arena *arena, struct ul_heap *heap, uint64_t rank, uint32_t index);
+struct ul_ranked ul_heap_pop(struct ul_heap *heap);
 
 /* hash.c: SHA-256 of bytes, as 64 lower-case hex digits. */
 

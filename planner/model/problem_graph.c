@@ -1180,20 +1180,6 @@ static void in_place_fill(struct linker *l)
 
 /* ---- The graph ---- */
 
-struct place {
-    uint64_t key;
-    uint32_t node;
-};
-
-static int place_compare(const void *a, const void *b)
-{
-    const struct place *x = a;
-    const struct place *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
-}
-
 static int edge_compare(const void *a, const void *b)
 {
     const struct edge *x = a;
@@ -1206,13 +1192,13 @@ static int edge_compare(const void *a, const void *b)
 /* Numbers the nodes in file order: final number of each. */
 static uint32_t *nodes_number(struct linker *l)
 {
-    struct place *places = UL_NEW_ARRAY(l->scratch, struct place, l->node_count);
+    struct ul_ranked *places = UL_NEW_ARRAY(l->scratch, struct ul_ranked, l->node_count);
     uint32_t *number = UL_NEW_ARRAY(l->scratch, uint32_t, l->node_count);
     for (uint32_t v = 0; v < l->node_count; v++)
-        places[v] = (struct place){l->nodes[v].key, v};
-    qsort(places, l->node_count, sizeof *places, place_compare);
+        places[v] = (struct ul_ranked){l->nodes[v].key, v};
+    ul_ranked_sort(places, l->node_count);
     for (uint32_t i = 0; i < l->node_count; i++)
-        number[places[i].node] = i;
+        number[places[i].index] = i;
     return number;
 }
 
