@@ -202,6 +202,11 @@ static void range_mul(const struct ul_kx_data *a, const struct ul_kx_data *b,
     out->high = clamp_range(high);
 }
 
+uint64_t ul_buffer_bytes(const struct ul_buffer *buffer)
+{
+    return ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
+}
+
 static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;

@@ -228,8 +228,7 @@ bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffer
             continue;
         }
         /* Scratch counts as work: the sizes come from a model that nobody vouches for. */
-        uint64_t size_bytes =
-            ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
+        uint64_t size_bytes = ul_buffer_bytes(buffer);
         if (size_bytes > machine.work_left) {
             *work_left = 0;
             return false;

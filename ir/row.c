@@ -102,18 +102,13 @@ static void expect(struct ul_row_builder *row, const char *token)
     UL_ASSERT(is_there);
 }
 
-static bool is_of_name(char letter)
-{
-    return isalnum((unsigned char)letter) || letter == '_';
-}
-
 const char *ul_row_take_name(struct ul_row_builder *row, uint32_t *length)
 {
     skip_space(row);
     const char *begin = row->at;
     if (isdigit((unsigned char)*begin))
         return NULL;
-    while (is_of_name(*row->at))
+    while (ul_scan_in_name(*row->at))
         row->at++;
     *length = (uint32_t)(row->at - begin);
     return *length == 0 ? NULL : begin;
@@ -524,7 +519,7 @@ static struct ul_row_item unary(struct ul_row_builder *row)
         row->at++;
         item = read_which(row, &item);
     }
-    if (row->at[0] == ':' && is_of_name(row->at[1])) {
+    if (row->at[0] == ':' && ul_scan_in_name(row->at[1])) {
         row->at++;
         struct ul_row_item dtype = read_name(row);
         item.dtype = dtype.kind != UL_ROW_VALUE ? (enum ul_dtype)dtype.i

@@ -219,13 +219,14 @@ static uint32_t place_of(const struct points *p, ul_node_id id)
     return place;
 }
 
-/* A hash of the steps of a part, by FNV-1a. */
+/* A hash of the steps of a part. */
 static uint32_t part_kind(const struct points *p, uint32_t begin, uint32_t end)
 {
-    uint32_t hash = 2166136261u;
-    for (uint32_t i = begin; i < end; i++)
-        for (const char *at = p->program->steps[p->forward[i]].op; *at != '\0'; at++)
-            hash = (hash ^ (unsigned char)*at) * 16777619u;
+    uint32_t hash = UL_HASH_BEGIN;
+    for (uint32_t i = begin; i < end; i++) {
+        const char *op = p->program->steps[p->forward[i]].op;
+        hash = ul_hash_more(hash, op, strlen(op));
+    }
     return hash;
 }
 

@@ -8,7 +8,7 @@
 static uint32_t group_key(const struct ul_fuse *fuse, const struct ul_fuse_group *group)
 {
     for (uint32_t i = 0; i < group->count; i++) {
-        if (!ul_fuse_is_map(ul_fuse_node(fuse, group->members[i])))
+        if (!ul_op_is_map(ul_fuse_node(fuse, group->members[i])->op))
             return group->members[i];
     }
     return group->members[group->count - 1];

@@ -843,8 +843,7 @@ static void needs_own(struct needs *needs)
     for (uint32_t u = 0; u < l->update_count; u++) {
         uint32_t value = l->updates[u].value;
         for (uint32_t i = l->touch_first[value]; !l->touches[i].writes; i++)
-            needs->own[(uint64_t)l->touches[i].node * needs->words + u / 64] |= UINT64_C(1)
-                                                                                << u % 64;
+            ul_bits_add(needs->own + (uint64_t)l->touches[i].node * needs->words, u);
     }
 }
 
@@ -921,7 +920,7 @@ static bool needs_fill(struct needs *needs)
             found = true;
         }
         for (; next < l->update_count && l->updates[next].node == v; next++)
-            updated[next / 64] |= UINT64_C(1) << next % 64;
+            ul_bits_add(updated, next);
     }
     return found;
 }

@@ -104,7 +104,7 @@ static void state_write(struct search *s, uint32_t from, uint32_t node, struct u
     const struct state *before = &s->states[from];
     uint64_t *set = set_of(s, s->state_count);
     memcpy(set, set_of(s, from), s->words * sizeof *set);
-    ul_order_set_add(set, node);
+    ul_bits_add(set, node);
     s->states[s->state_count] =
         (struct state){.peak_bytes = ul_size_max(before->peak_bytes, step.during_bytes),
                        .live_bytes = step.after_bytes,

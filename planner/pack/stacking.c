@@ -256,14 +256,14 @@ static uint64_t *reach(struct ul_arena *scratch, const struct ul_plan *plan,
         const uint64_t *under = below + (size_t)stacking->slots[pair->range] * words;
         for (uint32_t w = 0; w < words; w++)
             own[w] |= under[w];
-        own[pair->range / 64] |= UINT64_C(1) << pair->range % 64;
+        ul_bits_add(own, pair->range);
     }
     return below;
 }
 
 static bool is_below(const uint64_t *below, uint32_t words, uint32_t range, uint32_t slot)
 {
-    return (below[(size_t)slot * words + range / 64] >> range % 64 & 1) != 0;
+    return ul_bits_have(below + (size_t)slot * words, range);
 }
 
 static const char *name_of(struct ul_arena *arena, const struct ul_problem *problem,
