@@ -25,9 +25,9 @@ const double *ul_ml_floats(const struct ul_old_node *node, const char *name, int
 const int64_t *ul_ml_ints(const struct ul_old_node *node, const char *name, int64_t *count);
 /* A name for a part of the node. */
 const char *ul_ml_name(const struct ul_old_node *node, const char *what);
-/* A constant of f32 or f64. */
-ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
-                        const int64_t *dims, const double *values);
+/* A constant of f32. */
+ul_value_id ul_ml_const(struct ul_old_node *node, uint32_t rank, const int64_t *dims,
+                        const double *values);
 /* Emits a node of an operator that ai.onnx does not have; returns its first output. */
 ul_value_id ul_ml_emit(struct ul_old_node *node, ul_op_id op, const ul_value_id *inputs,
                        uint32_t input_count);

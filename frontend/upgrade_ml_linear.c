@@ -24,8 +24,8 @@ static ul_value_id emit_scores(struct ul_old_node *node, int64_t *targets)
     }
     struct ul_int_attr turned = {"transB", 1};
     ul_value_id inputs[3] = {
-        x, ul_ml_const(node, UL_F32, 2, (int64_t[]){*targets, type.dims[1]}, coefficients),
-        intercepts == NULL ? UL_NONE : ul_ml_const(node, UL_F32, 1, targets, intercepts)};
+        x, ul_ml_const(node, 2, (int64_t[]){*targets, type.dims[1]}, coefficients),
+        intercepts == NULL ? UL_NONE : ul_ml_const(node, 1, targets, intercepts)};
     return ul_old_emit(node, "Gemm", intercepts == NULL ? 2 : 3, inputs, 1, &turned);
 }
 

@@ -35,9 +35,9 @@ static ul_value_id product(const struct svm *s, ul_value_id x, int64_t rows, int
                            const double *values, int64_t added_count, const double *added)
 {
     struct ul_int_attr turned = {"transB", 1};
-    ul_value_id inputs[3] = {
-        x, ul_ml_const(s->node, UL_F32, 2, (int64_t[]){rows, columns}, values),
-        added_count == 0 ? UL_NONE : ul_ml_const(s->node, UL_F32, 1, &added_count, added)};
+    ul_value_id inputs[3] = {x, ul_ml_const(s->node, 2, (int64_t[]){rows, columns}, values),
+                             added_count == 0 ? UL_NONE
+                                              : ul_ml_const(s->node, 1, &added_count, added)};
     return ul_old_emit(s->node, "Gemm", added_count == 0 ? 2 : 3, inputs, 1, &turned);
 }
 
@@ -64,7 +64,7 @@ static ul_value_id kernel(const struct svm *s)
     const struct ul_row_name names[] = {
         {"x", ul_row_value(s->x)},
         {"type", ul_row_text(type)},
-        {"vectors", ul_row_value(ul_ml_const(s->node, UL_F32, 2, dims, vectors))},
+        {"vectors", ul_row_value(ul_ml_const(s->node, 2, dims, vectors))},
         {"gamma", ul_row_float(gamma)},
         {"added", ul_row_float(added)},
         {"degree", ul_row_float(degree)},

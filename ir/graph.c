@@ -369,6 +369,12 @@ bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double
     return true;
 }
 
+struct ul_node *ul_graph_maker(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_value *made = &graph->values[value];
+    return made->kind == UL_VALUE_NODE ? &graph->nodes[made->producer] : NULL;
+}
+
 uint32_t ul_node_kernel(const struct ul_graph *graph, ul_node_id node)
 {
     uint32_t group = graph->nodes[node].group;

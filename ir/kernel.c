@@ -661,9 +661,9 @@ ul_kx ul_kx_checked_index(struct ul_kernel *kernel, ul_kx a, int64_t bound, bool
     return expr_new(kernel, &expr);
 }
 
-ul_kx ul_kx_clamp(struct ul_kernel *kernel, ul_kx a, int64_t low, int64_t high)
+ul_kx ul_kx_clamp(struct ul_kernel *kernel, ul_kx a, int64_t high)
 {
-    ul_kx above = ul_kx_binary(kernel, UL_KX_MAX, a, ul_kx_index_const(kernel, low));
+    ul_kx above = ul_kx_binary(kernel, UL_KX_MAX, a, ul_kx_index_const(kernel, 0));
     return ul_kx_binary(kernel, UL_KX_MIN, above, ul_kx_index_const(kernel, high));
 }
 

@@ -107,7 +107,7 @@ static ul_kx load_mask(const struct ul_attention_lower *a, enum ul_attention_inp
     int64_t length = type->dims[type->rank - 1];
     bool is_short = length < ul_attention_total(&a->shape) && length > 0;
     ul_kx never = number(a, -INFINITY), bias = number(a, 0);
-    ul_kx index[] = {a->batch, a->head, q, is_short ? ul_kx_clamp(kernel, t, 0, length - 1) : t};
+    ul_kx index[] = {a->batch, a->head, q, is_short ? ul_kx_clamp(kernel, t, length - 1) : t};
     if (length > 0) {
         bias = ul_lower_load_broadcast(a->lower, mask, index, 4);
         bias = type->dtype == UL_BOOL ? ul_kx_select(kernel, bias, number(a, 0), never)
