@@ -129,6 +129,44 @@ uint64_t ul_size_align_or_die(uint64_t size, uint64_t alignment);
 /* The greatest common divisor; of the magnitudes, where they are signed. 0 divides nothing. */
 uint64_t ul_size_gcd(uint64_t a, uint64_t b);
 int64_t ul_gcd(int64_t a, int64_t b);
+/* How many times `b` holds `a`, which is not negative; and `a` rounded up to a multiple of `b`. */
+static inline uint64_t ul_size_div_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+static inline int64_t ul_div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+static inline int64_t ul_round_up(int64_t a, int64_t b)
+{
+    return ul_div_up(a, b) * b;
+}
+static inline uint64_t ul_size_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t ul_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static inline int64_t ul_magnitude(int64_t a)
+{
+    return a < 0 ? -a : a;
+}
+/* Sets of numbers, a bit for each. */
+static inline bool ul_bits_have(const uint64_t *bits, uint64_t number)
+{
+    return (bits[number / 64] >> number % 64 & 1) != 0;
+}
+static inline void ul_bits_add(uint64_t *bits, uint64_t number)
+{
+    bits[number / 64] |= UINT64_C(1) << number % 64;
+}
+static inline void ul_bits_remove(uint64_t *bits, uint64_t number)
+{
+    bits[number / 64] &= ~(UINT64_C(1) << number % 64);
+}
 /* "64MiB", "64M" (both binary), "1GB" is refused, "65536". False when it is not a size. */
 bool ul_size_parse(const char *text, uint64_t *out) UL_MUST_CHECK;
 
@@ -187,6 +225,10 @@ void ul_text_put_json(struct ul_text *text, const char *string);
 void ul_text_put_csv(struct ul_text *text, const char *string);
 /* scan.c: reads such text back, word by word. */
 
+/* Whether a name of a program may have the character; whether it is one of A to Z, a to z. */
+bool ul_scan_in_name(char character);
+bool ul_scan_is_letter(char character);
+
 /* Where a reader stands in a terminated text; `line` counts from 1. Failures are UL_INVALID with
  * the line and what stands there. Blanks before a token are skipped, and so are blank lines and
  * lines that start with '#'. */
@@ -242,6 +284,7 @@ enum ul_status ul_file_close(struct ul_file *file, const char *path, enum ul_sta
                              struct ul_diag *diag) UL_MUST_CHECK;
 /* Whether the path names something other than a folder. */
 bool ul_file_exists(const char *path);
+bool ul_file_is_link(const char *path);
 /* The path without its folders: the end of it. */
 const char *ul_file_name(const char *path);
 /* Says that bytes are not read again for a while: the pages of a mapped file leave memory, so that
@@ -281,8 +324,29 @@ void ul_nearest_offer(struct ul_nearest *nearest, const char *word);
 const char *ul_nearest_text(struct ul_arena *arena, const struct ul_nearest *nearest,
                             const char *before);
 
-/* hash.c: SHA-256 of bytes, as 64 lower-case hex digits. */
+/* sort.c */
 
+/* What is sorted by a number; of equal numbers, by its index. */
+struct ul_ranked {
+    uint64_t rank;
+    uint32_t index;
+};
+/* Smallest rank first. Indexes that differ make the order the same everywhere. */
+void ul_ranked_sort(struct ul_ranked *items, uint64_t count);
+/* A heap of them, which begins zeroed; the first in that order is taken out, of at least one. */
+struct ul_heap {
+    struct ul_ranked *items;
+    uint32_t count, capacity;
+};
+void ul_heap_push(struct ul_arena *arena, struct ul_heap *heap, uint64_t rank, uint32_t index);
+struct ul_ranked ul_heap_pop(struct ul_heap *heap);
+
+/* hash.c */
+
+/* SHA-256 of bytes, as 64 lower-case hex digits. */
 void ul_hash_hex(const void *data, uint64_t size_bytes, char hex[65]);
+/* FNV-1a, for tables; a hash begins with UL_HASH_BEGIN, and goes on with more bytes. */
+#define UL_HASH_BEGIN 2166136261u
+uint32_t ul_hash_more(uint32_t hash, const void *bytes, uint64_t count);
 
 #endif

@@ -165,7 +165,7 @@ static bool is_same_file(const struct stat *left, const struct stat *right)
     return left->st_dev == right->st_dev && left->st_ino == right->st_ino;
 }
 
-static bool is_link(const char *path)
+bool ul_file_is_link(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
@@ -176,8 +176,8 @@ static bool is_standard_output(const char *path)
 {
     struct stat info, standard;
     return strcmp(path, "-") == 0 ||
-           (is_link(path) && stat(path, &info) == 0 && fstat(STDOUT_FILENO, &standard) == 0 &&
-            is_same_file(&info, &standard));
+           (ul_file_is_link(path) && stat(path, &info) == 0 &&
+            fstat(STDOUT_FILENO, &standard) == 0 && is_same_file(&info, &standard));
 }
 
 /* Whether a new file takes the place of what lies at the path. `path` becomes what a link leads to.
@@ -190,7 +190,7 @@ static bool is_replaced(char path[UL_LIMIT_PATH_BYTES])
     bool exists = stat(path, &info) == 0;
     if (exists && !S_ISREG(info.st_mode))
         return false;
-    if (!is_link(path))
+    if (!ul_file_is_link(path))
         return true;
     if (!exists || realpath(path, real) == NULL || strlen(real) + 16 > sizeof real ||
         stat(real, &found) != 0 || !is_same_file(&info, &found))

@@ -22,3 +22,11 @@ void ul_hash_hex(const void *data, uint64_t size_bytes, char hex[65])
     for (unsigned i = 0; i < length; i++)
         snprintf(hex + 2 * (size_t)i, 3, "%02x", digest[i]);
 }
+
+uint32_t ul_hash_more(uint32_t hash, const void *bytes, uint64_t count)
+{
+    const unsigned char *at = bytes;
+    for (uint64_t i = 0; i < count; i++)
+        hash = (hash ^ at[i]) * 16777619u;
+    return hash;
+}

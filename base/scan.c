@@ -27,6 +27,16 @@ static void skip_empty_lines(struct ul_scan *scan)
     }
 }
 
+bool ul_scan_in_name(char character)
+{
+    return isalnum((unsigned char)character) || character == '_';
+}
+
+bool ul_scan_is_letter(char character)
+{
+    return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z');
+}
+
 void ul_scan_init(struct ul_scan *scan, struct ul_arena *arena, const char *text,
                   struct ul_diag *diag)
 {
@@ -77,7 +87,7 @@ bool ul_scan_accept_word(struct ul_scan *scan, const char *word)
     const char *before = scan->at;
     if (!ul_scan_accept(scan, word))
         return false;
-    if (isalnum((unsigned char)*scan->at) || *scan->at == '_' || *scan->at == '-') {
+    if (ul_scan_in_name(*scan->at) || *scan->at == '-') {
         scan->at = before;
         return false;
     }

@@ -252,11 +252,9 @@ static enum ul_status build_attempt(struct verification *verification,
 /* Whether the options give this tensor of a sequence a shape or a value. */
 static bool is_known(const struct ul_cli_job *job, const char *input)
 {
-    const struct ul_named_sizes *shapes = &job->compile.options.shapes;
     const struct ul_pairs *consts = &job->compile.options.consts;
-    for (uint32_t i = 0; i < shapes->count; i++)
-        if (strcmp(shapes->items[i].name, input) == 0)
-            return true;
+    if (ul_named_sizes_find(&job->compile.options.shapes, input) != NULL)
+        return true;
     for (uint32_t i = 0; i < consts->count; i++)
         if (strcmp(consts->items[i].name, input) == 0)
             return true;

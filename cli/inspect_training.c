@@ -14,11 +14,9 @@ static const char *const words[UL_TRAINED_ROLES] = {[UL_TRAINED_YES] = "trained"
 
 static void put_row(struct ul_text *text, enum ul_trained_role role, const struct ul_value *value)
 {
-    struct ul_text type;
-    ul_text_init(&type, text->arena);
-    ul_type_print(&type, &value->type);
     ul_text_printf(text, "  %-17s  %-40s %-20s %12" PRIu64 "\n", words[role],
-                   ul_quote(text->arena, value->name), type.data, ul_type_elements(&value->type));
+                   ul_quote(text->arena, value->name), ul_type_text(text->arena, &value->type),
+                   ul_type_elements(&value->type));
 }
 
 static void put_sum(struct ul_text *text, const uint64_t *tensors, const uint64_t *elements)

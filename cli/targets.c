@@ -82,12 +82,6 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option, c
                        option, path);
 }
 
-static bool is_link(const char *path)
-{
-    struct stat info;
-    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
-}
-
 /* The folder of a path. */
 static const char *folder_of(struct ul_arena *arena, const char *path)
 {
@@ -117,7 +111,7 @@ static enum ul_status check_place(struct ul_cli_job *job, const char *flag, cons
     if (exists && is_folder != wants_folder && (is_folder || wants_folder))
         return ul_diag_set(diag, UL_IO, "%s %s: is a %s; give a %s", flag, target,
                            is_folder ? "folder" : "file", is_folder ? "file" : "folder");
-    if (exists && !is_folder && (!S_ISREG(info.st_mode) || is_link(target)))
+    if (exists && !is_folder && (!S_ISREG(info.st_mode) || ul_file_is_link(target)))
         return UL_OK; /* no file, or in another folder */
     if (stat(folder, &info) != 0 && errno == ENOENT)
         return ul_diag_set(diag, UL_IO, "%s %s: there is no folder %s", flag, target, folder);

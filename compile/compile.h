@@ -114,7 +114,8 @@ struct ul_compile {
     char plan_sha256[65];
 };
 
-/* resolve.c: what the planner has to do. */
+/* resolve.c: what the planner has to do; with a program, its budget covers the bytes outside the
+ * buffer. */
 struct ul_plan_options ul_compile_planning(const struct ul_compile *compile);
 
 /* load.c */

@@ -67,6 +67,11 @@ void ul_compile_describe_trained(struct ul_compile *compile);
 /* describe.c: a plan's facts on the process. */
 void ul_compile_describe_process(const struct ul_footprint *footprint, struct ul_saved *facts);
 
+/* load.c: the same as ul_compile_load, but that a model whose sizes are open is no failure: its
+ * inputs are known. */
+enum ul_status ul_compile_load_ports(struct ul_compile *compile,
+                                     const char *model_path) UL_MUST_CHECK;
+
 /* settle.c: what the model's operators show about open dimensions; "": nothing. The sizes are added
  * to the options, with which the model has not been loaded yet. */
 const char *ul_compile_settle(struct ul_compile *compile, const char *model_path);
@@ -80,9 +85,10 @@ enum ul_status ul_compile_read_kept(struct ul_compile *compile,
  * options. */
 enum ul_status ul_compile_donate(struct ul_compile *compile) UL_MUST_CHECK;
 
-/* rewrite.c: runs the passes on the compile's graph, after --donate. */
-enum ul_status ul_compile_rewrite(struct ul_compile *compile,
-                                  const struct ul_target *target) UL_MUST_CHECK;
+/* rewrite.c: from the file to the graph from which a program is made, after --donate and the
+ * passes. */
+enum ul_status ul_compile_read_model(struct ul_compile *compile, const char *model_path,
+                                     const struct ul_target *target) UL_MUST_CHECK;
 /* Runs `cse` on a joined graph, then `own` and the passes after it: its roots have been through the
  * others. */
 enum ul_status ul_compile_rewrite_joined(struct ul_compile *compile,
@@ -152,9 +158,7 @@ void ul_compile_describe_alternative(struct ul_compile *compile, const struct ul
                                      const struct ul_program *program, const struct ul_plan *plan,
                                      struct ul_report_alternative *alternative);
 
-/* compiler.c: the program that the command runs, or NULL. */
-const char *ul_compile_command_path(struct ul_compile *compile);
-/* UL_COMPILER where the compiler, or make, which calls it, is missing. */
+/* compiler.c: UL_COMPILER where the compiler, or make, which calls it, is missing. */
 enum ul_status ul_compile_require_tools(struct ul_compile *compile) UL_MUST_CHECK;
 
 #endif

@@ -43,11 +43,10 @@ static int type_of(const Onnx__AttributeProto *attr)
     return 0;
 }
 
-static enum ul_status bad(const struct ul_old_node *node, const char *name, enum ul_status status,
-                          const char *what)
+static enum ul_status bad(const struct ul_old_node *node, const char *name, const char *what)
 {
     struct ul_model_builder *builder = node->builder;
-    return ul_diag_set(builder->diag, status, "%s: attribute %s %s",
+    return ul_diag_set(builder->diag, UL_INVALID, "%s: attribute %s %s",
                        ul_builder_describe(builder, node->name, node->op),
                        ul_quote(builder->scratch, name), what);
 }
@@ -101,13 +100,13 @@ static enum ul_status add_graph(struct ul_old_node *node, const char *name,
     bool is_known = at < SLOTS;
     uint32_t slot = is_known ? graph_slots[at].slot : 0;
     if (graph == NULL)
-        return bad(node, name, UL_INVALID, "says that it holds a graph, but has none");
+        return bad(node, name, "says that it holds a graph, but has none");
     if (!is_known && ul_op_find(node->domain, node->op) == UL_OP_NONE)
         return UL_OK; /* the operator is not supported, which is reported once for the whole node */
     if (!is_known)
-        return bad(node, name, UL_INVALID, "is a graph, which no operator has by this name");
+        return bad(node, name, "is a graph, which no operator has by this name");
     if (node->graphs[slot] != NULL)
-        return bad(node, name, UL_INVALID, "appears twice");
+        return bad(node, name, "appears twice");
     node->graphs[slot] = graph;
     node->graph_count++;
     return UL_OK;
@@ -131,7 +130,7 @@ static enum ul_status decode_one(struct ul_old_node *node, const char *name,
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING:
         attr.kind = UL_ATTR_STRING;
         if (!string_of(arena, &proto->s, &attr.s))
-            return bad(node, name, UL_INVALID, "holds a NUL byte");
+            return bad(node, name, "holds a NUL byte");
         break;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
         attr.kind = UL_ATTR_INTS;
@@ -147,19 +146,19 @@ static enum ul_status decode_one(struct ul_old_node *node, const char *name,
         attr.kind = UL_ATTR_STRINGS;
         attr.count = (uint32_t)proto->n_strings;
         if (!decode_strings(arena, proto, &attr))
-            return bad(node, name, UL_INVALID, "holds a NUL byte");
+            return bad(node, name, "holds a NUL byte");
         break;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
         attr.kind = UL_ATTR_TENSOR;
         if (proto->t == NULL)
-            return bad(node, name, UL_INVALID, "says that it holds a tensor, but has none");
+            return bad(node, name, "says that it holds a tensor, but has none");
         UL_TRY(ul_tensor_decode(builder, proto->t, ul_builder_name(builder, node->name),
                                 &attr.tensor));
         break;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH:
         return add_graph(node, name, proto->g);
     case 0:
-        return bad(node, name, UL_INVALID, "has no type");
+        return bad(node, name, "has no type");
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO:
         if (strcmp(node->op, "Optional") == 0)
             return UL_OK; /* the blocks that there would be; sequence.c asks whether there are any
@@ -178,19 +177,19 @@ static enum ul_status decode_one(struct ul_old_node *node, const char *name,
 enum ul_status ul_attributes_decode(struct ul_old_node *node, const Onnx__NodeProto *proto)
 {
     if (proto->n_attribute > UL_LIMIT_NODE_INPUTS)
-        return bad(node, "", UL_INVALID, "list is too long");
+        return bad(node, "", "list is too long");
     for (size_t i = 0; i < proto->n_attribute; i++) {
         const char *name = proto->attribute[i]->name;
         const Onnx__AttributeProto *attr = ul_attribute_resolve(node->builder, proto->attribute[i]);
         if (name == NULL || name[0] == '\0')
-            return bad(node, "", UL_INVALID, "without a name");
+            return bad(node, "", "without a name");
         if (attr == NULL || strncmp(name, "__", 2) == 0)
             continue; /* a function's attribute that the caller left out, or a tool's note */
         if (ul_old_attr(node, name) != NULL)
-            return bad(node, name, UL_INVALID, "appears twice");
+            return bad(node, name, "appears twice");
         const char *wrong = ul_schema_wrong(node, name, type_of(attr));
         if (wrong != NULL)
-            return bad(node, name, UL_INVALID, wrong);
+            return bad(node, name, wrong);
         UL_TRY(decode_one(node, name, attr));
     }
     return UL_OK;

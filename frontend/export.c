@@ -186,7 +186,7 @@ static enum ul_status find_new(struct export *export, const Onnx__TensorProto *p
                                const char *name, const struct ul_export_tensor **found)
 {
     struct ul_model_builder *builder = &export->builder;
-    struct ul_text want, got;
+    struct ul_text got;
     struct ul_type type;
     uint32_t number = ul_names_find(&export->names, name);
     *found = NULL;
@@ -198,9 +198,7 @@ static enum ul_status find_new(struct export *export, const Onnx__TensorProto *p
     const struct ul_tensor *tensor = (*found)->tensor;
     if (tensor == NULL ? ul_export_lora_fits(*found, &type) : ul_type_equal(&type, &tensor->type))
         return UL_OK;
-    ul_text_init(&want, builder->scratch);
     ul_text_init(&got, builder->scratch);
-    ul_type_print(&want, &type);
     ul_type_print(&got, tensor != NULL ? &tensor->type : &(*found)->left->type);
     if (tensor == NULL) {
         ul_text_put(&got, " and ");
@@ -208,7 +206,7 @@ static enum ul_status find_new(struct export *export, const Onnx__TensorProto *p
     }
     return ul_diag_set(builder->diag, UL_INVALID,
                        "initializer %s is %s in the model and %s%s in the checkpoint",
-                       ul_quote(builder->scratch, name), want.data,
+                       ul_quote(builder->scratch, name), ul_type_text(builder->scratch, &type),
                        tensor == NULL ? "has factors " : "", got.data);
 }
 

@@ -53,18 +53,6 @@ const unsigned char *ul_export_lora_merge(struct ul_arena *arena,
 
 /* ---- apart ---- */
 
-static void put_bytes(struct ul_text *text, uint32_t field, const void *bytes, uint64_t count)
-{
-    ul_wire_put_key(text, field, UL_WIRE_BYTES);
-    ul_wire_put_varint(text, count);
-    ul_text_put_bytes(text, bytes, count);
-}
-
-static void put_string(struct ul_text *text, uint32_t field, const char *string)
-{
-    put_bytes(text, field, string, strlen(string));
-}
-
 /* Writes field 1 of a GraphProto, a node; it has one operand where `second` is NULL. */
 static void put_node(struct ul_text *graph, const char *op, const char *first, const char *second,
                      const char *output)
@@ -72,13 +60,13 @@ static void put_node(struct ul_text *graph, const char *op, const char *first, c
     enum { INPUT = 1, OUTPUT = 2, NAME = 3, OP = 4, NODE = 1 };
     struct ul_text node;
     ul_text_init(&node, graph->arena);
-    put_string(&node, INPUT, first);
+    ul_wire_put_string(&node, INPUT, first);
     if (second != NULL)
-        put_string(&node, INPUT, second);
-    put_string(&node, OUTPUT, output);
-    put_string(&node, NAME, output);
-    put_string(&node, OP, op);
-    put_bytes(graph, NODE, node.data, node.length);
+        ul_wire_put_string(&node, INPUT, second);
+    ul_wire_put_string(&node, OUTPUT, output);
+    ul_wire_put_string(&node, NAME, output);
+    ul_wire_put_string(&node, OP, op);
+    ul_wire_put_bytes(graph, NODE, node.data, node.length);
 }
 
 /* Writes field 5 of a GraphProto, an initializer. */
@@ -95,10 +83,10 @@ static void put_tensor(struct ul_text *graph, const char *name, const struct ul_
     }
     ul_wire_put_key(&proto, DATA_TYPE, UL_WIRE_VARINT);
     ul_wire_put_varint(&proto, (uint64_t)tensor->type.dtype);
-    put_string(&proto, NAME, name);
+    ul_wire_put_string(&proto, NAME, name);
     ul_tensor_read(tensor, 0, ul_type_elements(&tensor->type), bytes);
-    put_bytes(&proto, RAW, bytes, size_bytes);
-    put_bytes(graph, INITIALIZER, proto.data, proto.length);
+    ul_wire_put_bytes(&proto, RAW, bytes, size_bytes);
+    ul_wire_put_bytes(graph, INITIALIZER, proto.data, proto.length);
 }
 
 void ul_export_lora_apart(struct ul_text *graph, const struct ul_export_tensor *adapter,

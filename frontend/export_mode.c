@@ -142,21 +142,14 @@ bool ul_export_mode_drops(struct ul_export_mode *mode, const unsigned char *data
            is_mode(data, field, mode->attribute, &trains);
 }
 
-static void put_string(struct ul_text *text, uint32_t field, const char *string)
-{
-    ul_wire_put_key(text, field, UL_WIRE_BYTES);
-    ul_wire_put_varint(text, strlen(string));
-    ul_text_put(text, string);
-}
-
 void ul_export_mode_operator(struct ul_text *node, const char *op)
 {
-    put_string(node, NODE_OP, op);
+    ul_wire_put_string(node, NODE_OP, op);
 }
 
 void ul_export_mode_identity(struct ul_text *node, const char *from, const char *to)
 {
-    put_string(node, NODE_INPUT, from);
-    put_string(node, NODE_OUTPUT, to);
+    ul_wire_put_string(node, NODE_INPUT, from);
+    ul_wire_put_string(node, NODE_OUTPUT, to);
     ul_export_mode_operator(node, "Identity");
 }

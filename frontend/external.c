@@ -123,6 +123,7 @@ enum ul_status ul_model_map(const struct ul_frontend_options *options, struct ul
     for (uint32_t i = 0; lender != NULL && i < lender->file_count; i++) {
         if (strcmp(lender->files[i].path, path) != 0)
             continue;
+        UL_ASSERT(lender->files[i].file.data != NULL || lender->files[i].file.size_bytes == 0);
         *file = lender->files[i].file;
         file->mapped = false; /* by this model */
         return UL_OK;

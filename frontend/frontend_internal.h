@@ -65,6 +65,8 @@ const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
 void ul_wire_put_varint(struct ul_text *out, uint64_t value);
 /* Writes what a field begins with. */
 void ul_wire_put_key(struct ul_text *out, uint32_t number, uint32_t wire_type);
+void ul_wire_put_bytes(struct ul_text *out, uint32_t number, const void *bytes, uint64_t count);
+void ul_wire_put_string(struct ul_text *out, uint32_t number, const char *string);
 /* Whether the bytes are not a TensorProto, but a message of onnx-data.proto that holds tensors. */
 bool ul_wire_holds_tensors(const unsigned char *data, uint64_t size_bytes);
 #define UL_WIRE_NO_TENSOR                                                                          \

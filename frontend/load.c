@@ -209,6 +209,7 @@ enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, 
     model->files[0].file = file;
     model->files[0].path = ul_arena_copy_string(arena, path);
     model->file_count = 1;
+    UL_ASSERT(model->files[0].path[0] != '\0');
     model->path = model->files[0].path;
     const char *directory = ul_model_directory(arena, path);
     enum ul_status status =

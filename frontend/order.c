@@ -105,34 +105,6 @@ static enum ul_status index_producers(struct edges *edges)
     return UL_OK;
 }
 
-/* A binary min-heap of node indexes. */
-static void heap_push(uint32_t *heap, uint32_t *count, uint32_t item)
-{
-    uint32_t at = (*count)++;
-    while (at > 0 && heap[(at - 1) / 2] > item) {
-        heap[at] = heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap[at] = item;
-}
-
-static uint32_t heap_pop(uint32_t *heap, uint32_t *count)
-{
-    uint32_t top = heap[0];
-    uint32_t item = heap[--(*count)];
-    uint32_t at = 0;
-    for (uint32_t child = 1; child < *count; child = 2 * at + 1) {
-        if (child + 1 < *count && heap[child + 1] < heap[child])
-            child++;
-        if (heap[child] >= item)
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = item;
-    return top;
-}
-
 /* Follows unbuilt producers from an unbuilt node until one repeats: that is a cycle. */
 static enum ul_status report_cycle(const struct edges *edges, const uint32_t *waits)
 {
@@ -191,22 +163,21 @@ static enum ul_status sort_nodes(const struct edges *edges, const uint32_t **ord
     uint32_t *begin = UL_NEW_ARRAY(scratch, uint32_t, (uint64_t)count + 1);
     uint32_t *to = UL_NEW_ARRAY(scratch, uint32_t, edges->edge_count);
     uint32_t *waits = UL_NEW_ARRAY(scratch, uint32_t, count);
-    uint32_t *heap = UL_NEW_ARRAY(scratch, uint32_t, count);
     uint32_t *sorted = UL_NEW_ARRAY(scratch, uint32_t, count);
-    uint32_t waiting = 0;
+    struct ul_heap ready = {.count = 0}; /* by place in the file */
     uint32_t done = 0;
     reverse_edges(edges, begin, to);
     for (uint32_t i = 0; i < count; i++) {
         waits[i] = edges->first[i + 1] - edges->first[i];
         if (waits[i] == 0)
-            heap_push(heap, &waiting, i);
+            ul_heap_push(scratch, &ready, i, i);
     }
-    while (waiting > 0) {
-        uint32_t node = heap_pop(heap, &waiting);
+    while (ready.count > 0) {
+        uint32_t node = ul_heap_pop(&ready).index;
         sorted[done++] = node;
         for (uint32_t e = begin[node]; e < begin[node + 1]; e++) {
             if (--waits[to[e]] == 0)
-                heap_push(heap, &waiting, to[e]);
+                ul_heap_push(scratch, &ready, to[e], to[e]);
         }
     }
     if (done < count)

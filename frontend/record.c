@@ -195,6 +195,7 @@ void ul_record_put_range(const struct ul_model_builder *builder, const char *nam
     long long low, high;
     if (list == NULL || !find_range(list, name, &low, &high))
         return;
+    UL_ASSERT(low >= 0 && (high == 0 || high >= low));
     if (high == 0 || high > UL_LIMIT_DIM)
         ul_text_printf(text, "; the file says that it is %lld or more", low);
     else

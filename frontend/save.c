@@ -44,18 +44,9 @@ static void put_number(struct ul_text *text, uint32_t field, int64_t value)
     ul_wire_put_varint(text, (uint64_t)value);
 }
 
-static void put_string(struct ul_text *text, uint32_t field, const char *string)
-{
-    ul_wire_put_key(text, field, UL_WIRE_BYTES);
-    ul_wire_put_varint(text, strlen(string));
-    ul_text_put(text, string);
-}
-
 static void put_message(struct ul_text *text, uint32_t field, const struct ul_text *message)
 {
-    ul_wire_put_key(text, field, UL_WIRE_BYTES);
-    ul_wire_put_varint(text, message->length);
-    ul_text_put_bytes(text, message->data, message->length);
+    ul_wire_put_bytes(text, field, message->data, message->length);
 }
 
 static void put_float(struct ul_text *text, uint32_t field, double value)
@@ -120,7 +111,7 @@ static void put_tensor_head(struct ul_text *text, const struct ul_tensor *tensor
         put_number(text, 1, tensor->type.dims[d]);
     put_number(text, 2, (int64_t)tensor->type.dtype);
     if (name != NULL)
-        put_string(text, 8, name);
+        ul_wire_put_string(text, 8, name);
     ul_wire_put_key(text, 9, UL_WIRE_BYTES);
     ul_wire_put_varint(text, ul_type_packed_bytes(&tensor->type));
 }
@@ -152,7 +143,7 @@ static void put_attribute(struct save *save, struct ul_text *node, const struct 
         [UL_ATTR_FLOATS] = 6, [UL_ATTR_INTS] = 7, [UL_ATTR_STRINGS] = 8};
     struct ul_text text, tensor;
     ul_text_init(&text, save->arena);
-    put_string(&text, 1, attr->name);
+    ul_wire_put_string(&text, 1, attr->name);
     switch (attr->kind) {
     case UL_ATTR_FLOAT:
         put_float(&text, 2, attr->f);
@@ -161,7 +152,7 @@ static void put_attribute(struct save *save, struct ul_text *node, const struct 
         put_number(&text, 3, attr->i);
         break;
     case UL_ATTR_STRING:
-        put_string(&text, 4, attr->s);
+        ul_wire_put_string(&text, 4, attr->s);
         break;
     case UL_ATTR_TENSOR:
         ul_text_init(&tensor, save->arena);
@@ -180,7 +171,7 @@ static void put_attribute(struct save *save, struct ul_text *node, const struct 
         break;
     case UL_ATTR_STRINGS:
         for (uint32_t i = 0; i < attr->count; i++)
-            put_string(&text, 9, attr->strings[i]);
+            ul_wire_put_string(&text, 9, attr->strings[i]);
         break;
     }
     put_number(&text, 20, types[attr->kind]);
@@ -208,15 +199,17 @@ static enum ul_status put_node(struct save *save, ul_node_id id)
                            ul_node_describe(save->graph, id, save->arena));
     ul_text_init(&text, save->arena);
     for (uint32_t k = 0; k < node->input_count; k++)
-        put_string(&text, 1, node->inputs[k] == UL_NONE ? "" : save->names[node->inputs[k]]);
+        ul_wire_put_string(&text, 1,
+                           node->inputs[k] == UL_NONE ? "" : save->names[node->inputs[k]]);
     for (uint32_t k = 0; k < node->output_count; k++)
-        put_string(&text, 2, node->outputs[k] == UL_NONE ? "" : save->names[node->outputs[k]]);
-    put_string(&text, 3, node->name);
-    put_string(&text, 4, info->name);
+        ul_wire_put_string(&text, 2,
+                           node->outputs[k] == UL_NONE ? "" : save->names[node->outputs[k]]);
+    ul_wire_put_string(&text, 3, node->name);
+    ul_wire_put_string(&text, 4, info->name);
     for (uint32_t a = 0; a < node->attr_count; a++)
         put_attribute(save, &text, &node->attrs[a]);
     if (info->domain != NULL) {
-        put_string(&text, 7, info->domain);
+        ul_wire_put_string(&text, 7, info->domain);
         add_domain(save, info->domain);
     }
     ul_text_init(&outer, save->arena);
@@ -244,7 +237,7 @@ static void put_port(struct save *save, uint32_t field, ul_value_id value)
     ul_text_init(&kind, save->arena);
     put_message(&kind, 1, &tensor);
     ul_text_init(&port, save->arena);
-    put_string(&port, 1, save->names[value]);
+    ul_wire_put_string(&port, 1, save->names[value]);
     put_message(&port, 2, &kind);
     ul_text_init(&outer, save->arena);
     put_message(&outer, field, &port);
@@ -259,7 +252,7 @@ static enum ul_status put_graph(struct save *save)
     for (uint32_t i = 0; i < root->node_count; i++)
         UL_TRY(put_node(save, root->nodes[i]));
     ul_text_init(&name, save->arena);
-    put_string(&name, 2, graph->name);
+    ul_wire_put_string(&name, 2, graph->name);
     put_piece(save, name.data, name.length);
     const uint32_t *uses = ul_graph_count_uses(graph, save->arena);
     for (uint32_t v = 0; v < graph->value_count; v++) {
@@ -277,7 +270,7 @@ static void put_opset(struct save *save, struct ul_text *model, const char *doma
 {
     struct ul_text opset;
     ul_text_init(&opset, save->arena);
-    put_string(&opset, 1, domain);
+    ul_wire_put_string(&opset, 1, domain);
     put_number(&opset, 2, version);
     put_message(model, 8, &opset);
 }
@@ -287,8 +280,8 @@ static void put_model_head(struct save *save, struct ul_text *head)
 {
     ul_text_init(head, save->arena);
     put_number(head, 1, SAVED_IR_VERSION);
-    put_string(head, 2, "ullage");
-    put_string(head, 3, UL_VERSION);
+    ul_wire_put_string(head, 2, "ullage");
+    ul_wire_put_string(head, 3, UL_VERSION);
     put_opset(save, head, "", SAVED_OPSET);
     for (uint32_t i = 0; i < save->domain_count; i++)
         put_opset(save, head, save->domains[i], 1);

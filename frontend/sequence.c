@@ -39,9 +39,9 @@ static bool is_unresolved(const struct ul_old_node *node, ul_value_id value)
            graph->values[value].producer == UL_NONE;
 }
 
-static const struct ul_sequence *input_sequence(struct ul_old_node *node, uint32_t input)
+static const struct ul_sequence *input_sequence(struct ul_old_node *node)
 {
-    ul_value_id value = ul_old_input(node, input);
+    ul_value_id value = ul_old_input(node, 0);
     if (ul_sequence_is(value))
         return ul_sequence_get(node->builder, value);
     if (is_unresolved(node, value))
@@ -128,7 +128,7 @@ static void sequence_construct(struct ul_old_node *node)
 
 static void sequence_insert(struct ul_old_node *node)
 {
-    const struct ul_sequence *old = input_sequence(node, 0);
+    const struct ul_sequence *old = input_sequence(node);
     uint32_t position = 0;
     if (old == NULL || !has_tensor(node, 1) ||
         !read_position(node, 2, old->count, (int64_t)old->count + 1, old->count, &position))
@@ -151,7 +151,7 @@ static void sequence_insert(struct ul_old_node *node)
 
 static void sequence_erase(struct ul_old_node *node)
 {
-    const struct ul_sequence *old = input_sequence(node, 0);
+    const struct ul_sequence *old = input_sequence(node);
     uint32_t position = 0;
     if (old == NULL || !read_position(node, 1, -1, old->count, old->count, &position))
         return;
@@ -165,7 +165,7 @@ static void sequence_erase(struct ul_old_node *node)
 
 static void sequence_at(struct ul_old_node *node)
 {
-    const struct ul_sequence *sequence = input_sequence(node, 0);
+    const struct ul_sequence *sequence = input_sequence(node);
     uint32_t position = 0;
     if (sequence == NULL || !has_tensor(node, 1) ||
         !read_position(node, 1, 0, sequence->count, sequence->count, &position))
@@ -175,14 +175,14 @@ static void sequence_at(struct ul_old_node *node)
 
 static void sequence_length(struct ul_old_node *node)
 {
-    const struct ul_sequence *sequence = input_sequence(node, 0);
+    const struct ul_sequence *sequence = input_sequence(node);
     if (sequence != NULL)
         finish_value(node, ul_old_const(node, UL_I64, ul_row_int(sequence->count)));
 }
 
 static void concat_from_sequence(struct ul_old_node *node)
 {
-    const struct ul_sequence *sequence = input_sequence(node, 0);
+    const struct ul_sequence *sequence = input_sequence(node);
     if (sequence == NULL)
         return;
     int64_t axis = ul_old_int(node, "axis", 0), is_new = ul_old_int(node, "new_axis", 0);

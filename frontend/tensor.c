@@ -240,13 +240,11 @@ static enum ul_status decode_segment(const struct source *source,
 static enum ul_status wrong_count(const struct source *source, uint64_t found, uint64_t wanted,
                                   const char *unit)
 {
-    struct ul_text text;
-    ul_text_init(&text, source->builder->scratch);
-    ul_type_print(&text, &source->type);
+    struct ul_arena *arena = source->builder->scratch;
     return ul_diag_set(source->builder->diag, UL_INVALID,
                        "tensor %s: %llu %s of data, but its type %s needs %llu",
-                       ul_quote(source->builder->scratch, source->owner), (unsigned long long)found,
-                       unit, text.data, (unsigned long long)wanted);
+                       ul_quote(arena, source->owner), (unsigned long long)found, unit,
+                       ul_type_text(arena, &source->type), (unsigned long long)wanted);
 }
 
 static enum ul_status decode_typed(const struct source *source, const struct ul_tensor **out)

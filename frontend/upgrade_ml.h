@@ -25,9 +25,9 @@ const double *ul_ml_floats(const struct ul_old_node *node, const char *name, int
 const int64_t *ul_ml_ints(const struct ul_old_node *node, const char *name, int64_t *count);
 /* A name for a part of the node. */
 const char *ul_ml_name(const struct ul_old_node *node, const char *what);
-/* A constant of f32 or f64. */
-ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
-                        const int64_t *dims, const double *values);
+/* A constant of f32. */
+ul_value_id ul_ml_const(struct ul_old_node *node, uint32_t rank, const int64_t *dims,
+                        const double *values);
 /* x times the transpose of `rows` vectors, plus `added`, if there are such, in f32. */
 ul_value_id ul_ml_product(struct ul_old_node *node, ul_value_id x, int64_t rows, int64_t columns,
                           const double *vectors, int64_t added_count, const double *added);

@@ -50,7 +50,7 @@ static const struct ul_tensor *read_table(struct ul_old_node *node, const char *
         return ul_tensor_new_ints(arena, UL_I64, 1, &count, ints);
     const double *floats = ul_ml_floats(node, ul_arena_printf(scratch, "%s_floats", which), &count);
     if (floats != NULL) {
-        ul_value_id table = ul_ml_const(node, UL_F32, 1, &count, floats);
+        ul_value_id table = ul_ml_const(node, 1, &count, floats);
         return node->builder->graph->values[table].tensor;
     }
     return tensor != NULL && tensor->kind == UL_ATTR_TENSOR ? tensor->tensor : NULL;

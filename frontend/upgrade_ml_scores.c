@@ -31,16 +31,15 @@ const char *ul_ml_name(const struct ul_old_node *node, const char *what)
                            what);
 }
 
-ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t rank,
-                        const int64_t *dims, const double *values)
+ul_value_id ul_ml_const(struct ul_old_node *node, uint32_t rank, const int64_t *dims,
+                        const double *values)
 {
     struct ul_graph *graph = node->builder->graph;
-    struct ul_type type = ul_type_make(dtype, rank, dims);
-    uint64_t count = ul_type_elements(&type), size = ul_dtype_get(dtype)->size_bytes;
-    UL_ASSERT(ul_dtype_get(dtype)->is_float);
+    struct ul_type type = ul_type_make(UL_F32, rank, dims);
+    uint64_t count = ul_type_elements(&type);
     unsigned char *bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
     for (uint64_t i = 0; i < count; i++)
-        ul_element_put_float(bytes + i * size, dtype, values[i]);
+        ul_element_put_float(bytes + i * sizeof(float), UL_F32, values[i]);
     return ul_graph_add_weight(graph, ul_ml_name(node, "constant"),
                                ul_tensor_new(graph->arena, &type, bytes));
 }
@@ -48,9 +47,8 @@ ul_value_id ul_ml_const(struct ul_old_node *node, enum ul_dtype dtype, uint32_t 
 ul_value_id ul_ml_product(struct ul_old_node *node, ul_value_id x, int64_t rows, int64_t columns,
                           const double *vectors, int64_t added_count, const double *added)
 {
-    ul_value_id matrix = ul_ml_const(node, UL_F32, 2, (int64_t[]){rows, columns}, vectors);
-    ul_value_id more =
-        added_count > 0 ? ul_ml_const(node, UL_F32, 1, &added_count, added) : UL_NONE;
+    ul_value_id matrix = ul_ml_const(node, 2, (int64_t[]){rows, columns}, vectors);
+    ul_value_id more = added_count > 0 ? ul_ml_const(node, 1, &added_count, added) : UL_NONE;
     return ul_old_make(node,
                        UL_WITH({"x", ul_row_value(x)}, {"matrix", ul_row_value(matrix)},
                                {"added", ul_row_value(more)}),

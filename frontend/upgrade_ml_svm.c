@@ -43,7 +43,7 @@ static ul_value_id kernel(const struct svm *s)
         return UL_NONE;
     }
     const int64_t dims[2] = {s->vectors, s->features};
-    ul_value_id matrix = ul_ml_const(s->node, UL_F32, 2, dims, vectors);
+    ul_value_id matrix = ul_ml_const(s->node, 2, dims, vectors);
     /* Differences are computed directly: differences of products would lose small ones. */
     return ul_old_make(
         s->node,

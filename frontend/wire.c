@@ -248,6 +248,18 @@ void ul_wire_put_key(struct ul_text *out, uint32_t number, uint32_t wire_type)
     ul_wire_put_varint(out, (uint64_t)number << 3 | wire_type);
 }
 
+void ul_wire_put_bytes(struct ul_text *out, uint32_t number, const void *bytes, uint64_t count)
+{
+    ul_wire_put_key(out, number, UL_WIRE_BYTES);
+    ul_wire_put_varint(out, count);
+    ul_text_put_bytes(out, bytes, count);
+}
+
+void ul_wire_put_string(struct ul_text *out, uint32_t number, const char *string)
+{
+    ul_wire_put_bytes(out, number, string, strlen(string));
+}
+
 /* A length is written in five bytes, so that it can be filled in after the message. */
 enum { LENGTH_BYTES = 5 };
 

@@ -52,6 +52,16 @@ bool ul_dtype_is_half(enum ul_dtype dtype)
     return dtype == UL_F16 || dtype == UL_BF16;
 }
 
+bool ul_dtype_is_wide(enum ul_dtype dtype)
+{
+    return dtype == UL_F32 || dtype == UL_F64;
+}
+
+bool ul_dtype_is_real(enum ul_dtype dtype)
+{
+    return ul_dtype_is_wide(dtype) || ul_dtype_is_half(dtype);
+}
+
 bool ul_dtype_is_8bit(enum ul_dtype dtype)
 {
     return dtype == UL_U8 || dtype == UL_I8;
@@ -172,4 +182,12 @@ void ul_type_print(struct ul_text *text, const struct ul_type *type)
             ul_text_printf(text, "%lld", (long long)type->dims[i]);
     }
     ul_text_put(text, "]");
+}
+
+const char *ul_type_text(struct ul_arena *arena, const struct ul_type *type)
+{
+    struct ul_text text;
+    ul_text_init(&text, arena);
+    ul_type_print(&text, type);
+    return text.data;
 }

@@ -163,7 +163,7 @@ static struct term parse_name(struct parser *parser)
 {
     char name[NAME_BYTES];
     size_t length = 0;
-    while ((isalnum((unsigned char)*parser->at) || *parser->at == '_') && length + 1 < NAME_BYTES)
+    while (ul_scan_in_name(*parser->at) && length + 1 < NAME_BYTES)
         name[length++] = *parser->at++;
     name[length] = '\0';
     bool found;

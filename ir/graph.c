@@ -369,6 +369,19 @@ bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double
     return true;
 }
 
+struct ul_node *ul_graph_maker(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_value *made = &graph->values[value];
+    return made->kind == UL_VALUE_NODE ? &graph->nodes[made->producer] : NULL;
+}
+
+uint32_t ul_node_kernel(const struct ul_graph *graph, ul_node_id node)
+{
+    uint32_t group = graph->nodes[node].group;
+    UL_ASSERT(group == UL_NONE || group < graph->node_count);
+    return group == UL_NONE ? node : graph->node_count + group;
+}
+
 const struct ul_attr *ul_node_find_attr(const struct ul_node *node, const char *name)
 {
     for (uint32_t i = 0; i < node->attr_count; i++) {

@@ -240,6 +240,11 @@ const struct ul_tensor *ul_graph_get_constant(const struct ul_graph *graph, ul_v
 /* True, with the number, when all elements of a constant of any shape are one number. */
 bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double *number);
 
+/* The node that makes the value, or NULL. */
+struct ul_node *ul_graph_maker(const struct ul_graph *graph, ul_value_id value);
+/* The kernel that a node belongs to, as a number below twice node_count: nodes of one group have
+ * the same. */
+uint32_t ul_node_kernel(const struct ul_graph *graph, ul_node_id node);
 /* Attribute look-up; the default where the node has none. */
 const struct ul_attr *ul_node_find_attr(const struct ul_node *node, const char *name);
 int64_t ul_node_get_int(const struct ul_node *node, const char *name, int64_t otherwise);

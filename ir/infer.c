@@ -272,14 +272,6 @@ enum ul_status ul_infer_same(struct ul_infer *infer)
     return UL_OK;
 }
 
-static const char *type_text(const struct ul_infer *infer, const struct ul_type *type)
-{
-    struct ul_text text;
-    ul_text_init(&text, infer->scratch);
-    ul_type_print(&text, type);
-    return text.data;
-}
-
 /* All inputs broadcast together; they must agree in dtype. */
 static enum ul_status infer_broadcast(struct ul_infer *infer, struct ul_type *out)
 {
@@ -290,10 +282,12 @@ static enum ul_status infer_broadcast(struct ul_infer *infer, struct ul_type *ou
             continue;
         if (type->dtype != out->dtype)
             return ul_infer_invalid(infer, "inputs 0 and %u differ in type: %s and %s", (unsigned)i,
-                                    type_text(infer, out), type_text(infer, type));
+                                    ul_type_text(infer->scratch, out),
+                                    ul_type_text(infer->scratch, type));
         if (!ul_broadcast(out, type, out))
             return ul_infer_invalid(infer, "input %u of shape %s cannot be broadcast with %s",
-                                    (unsigned)i, type_text(infer, type), type_text(infer, out));
+                                    (unsigned)i, ul_type_text(infer->scratch, type),
+                                    ul_type_text(infer->scratch, out));
     }
     return UL_OK;
 }
@@ -342,7 +336,7 @@ static enum ul_status check_inputs(const struct ul_infer *infer)
         if (!ul_type_known(&value->type))
             return ul_infer_unsupported(
                 infer, "input %u (%s) has the unknown size %s; %s", (unsigned)i,
-                ul_quote(infer->scratch, value->name), type_text(infer, &value->type),
+                ul_quote(infer->scratch, value->name), ul_type_text(infer->scratch, &value->type),
                 value->kind == UL_VALUE_INPUT
                     ? "give it with --dim NAME=N or --shape INPUT=DIMS"
                     : ul_node_remedy(infer->graph, infer->node_id, i, infer->scratch));
@@ -368,7 +362,7 @@ static enum ul_status check_outputs(const struct ul_infer *infer)
             return ul_infer_invalid(infer,
                                     "output %u would be %s, which is over the limit of "
                                     "2^40 elements a dimension and 2^46 bytes",
-                                    (unsigned)i, type_text(infer, &value->type));
+                                    (unsigned)i, ul_type_text(infer->scratch, &value->type));
     }
     return UL_OK;
 }

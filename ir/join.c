@@ -169,14 +169,11 @@ static uint32_t find_named(const struct ul_graph *graph, ul_block_id root,
 static enum ul_status refuse_types(const struct ul_graph *graph, ul_value_id input,
                                    ul_value_id output, struct ul_diag *diag)
 {
-    struct ul_text text;
-    ul_text_init(&text, graph->arena);
-    ul_type_print(&text, &graph->values[output].type);
-    ul_text_put(&text, ", not ");
-    ul_type_print(&text, &graph->values[input].type);
-    return ul_diag_set(diag, UL_USAGE, "%s cannot be %s where it lies: that is %s",
-                       ul_quote(graph->arena, graph->values[input].name),
-                       ul_quote(graph->arena, graph->values[output].name), text.data);
+    struct ul_arena *arena = graph->arena;
+    const struct ul_value *read = &graph->values[input], *made = &graph->values[output];
+    return ul_diag_set(diag, UL_USAGE, "%s cannot be %s where it lies: that is %s, not %s",
+                       ul_quote(arena, read->name), ul_quote(arena, made->name),
+                       ul_type_text(arena, &made->type), ul_type_text(arena, &read->type));
 }
 
 enum ul_status ul_graph_link(struct ul_graph *graph, ul_block_id root, const char *input,

@@ -202,14 +202,14 @@ static void range_mul(const struct ul_kx_data *a, const struct ul_kx_data *b,
     out->high = clamp_range(high);
 }
 
+uint64_t ul_buffer_bytes(const struct ul_buffer *buffer)
+{
+    return ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
+}
+
 static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-static int64_t max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 static void range_set(const struct ul_kernel *kernel, struct ul_kx_data *expr)
@@ -239,8 +239,8 @@ static void range_set(const struct ul_kernel *kernel, struct ul_kx_data *expr)
         expr->low = min(a->low, b->low);
         expr->high = min(a->high, b->high);
     } else if (expr->op == UL_KX_MAX) {
-        expr->low = max(a->low, b->low);
-        expr->high = max(a->high, b->high);
+        expr->low = ul_max(a->low, b->low);
+        expr->high = ul_max(a->high, b->high);
     }
 }
 
@@ -251,7 +251,7 @@ ul_kx ul_kx_int(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t value)
     UL_ASSERT(!is_float(dtype));
     struct ul_kx_data expr = {.op = UL_KX_INT, .dtype = dtype, .imm_int = value};
     expr.low = value < -UL_KX_RANGE_MAX ? -UL_KX_RANGE_MAX : min(value, UL_KX_RANGE_MAX);
-    expr.high = value > UL_KX_RANGE_MAX ? UL_KX_RANGE_MAX : max(value, -UL_KX_RANGE_MAX);
+    expr.high = value > UL_KX_RANGE_MAX ? UL_KX_RANGE_MAX : ul_max(value, -UL_KX_RANGE_MAX);
     return expr_new(kernel, &expr);
 }
 
@@ -434,7 +434,7 @@ static bool fold_ints(enum ul_kx_op op, int64_t a, int64_t b, int64_t *out)
         wide = min(a, b);
         break;
     case UL_KX_MAX:
-        wide = max(a, b);
+        wide = ul_max(a, b);
         break;
     default:
         return false;
@@ -591,7 +591,7 @@ ul_kx ul_kx_select(struct ul_kernel *kernel, ul_kx condition, ul_kx yes, ul_kx n
     struct ul_kx_data expr = {
         .op = UL_KX_SELECT, .dtype = ul_kx_dtype(kernel, yes), .a = condition, .b = yes, .c = no};
     expr.low = min(kernel->exprs[yes].low, kernel->exprs[no].low);
-    expr.high = max(kernel->exprs[yes].high, kernel->exprs[no].high);
+    expr.high = ul_max(kernel->exprs[yes].high, kernel->exprs[no].high);
     return expr_new(kernel, &expr);
 }
 
@@ -661,9 +661,9 @@ ul_kx ul_kx_checked_index(struct ul_kernel *kernel, ul_kx a, int64_t bound, bool
     return expr_new(kernel, &expr);
 }
 
-ul_kx ul_kx_clamp(struct ul_kernel *kernel, ul_kx a, int64_t low, int64_t high)
+ul_kx ul_kx_clamp(struct ul_kernel *kernel, ul_kx a, int64_t high)
 {
-    ul_kx above = ul_kx_binary(kernel, UL_KX_MAX, a, ul_kx_index_const(kernel, low));
+    ul_kx above = ul_kx_binary(kernel, UL_KX_MAX, a, ul_kx_index_const(kernel, 0));
     return ul_kx_binary(kernel, UL_KX_MIN, above, ul_kx_index_const(kernel, high));
 }
 
@@ -754,7 +754,7 @@ ul_kx ul_kx_as_is(struct ul_kernel *kernel, const struct ul_kx_data *operation)
         expr.high = expr.imm_int - 1;
     } else if (expr.op == UL_KX_SELECT) {
         expr.low = min(kernel->exprs[expr.b].low, kernel->exprs[expr.c].low);
-        expr.high = max(kernel->exprs[expr.b].high, kernel->exprs[expr.c].high);
+        expr.high = ul_max(kernel->exprs[expr.b].high, kernel->exprs[expr.c].high);
     }
     return expr_new(kernel, &expr);
 }

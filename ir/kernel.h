@@ -129,6 +129,7 @@ struct ul_buffer {
     int64_t offset_bytes;   /* INPUT, OUTPUT: first element of this view in the base value;
                                part of the call, not of the kernel's text */
 };
+uint64_t ul_buffer_bytes(const struct ul_buffer *buffer);
 
 enum ul_ks_kind {
     UL_KS_FOR,   /* for var in [0, count) step 1: body. count is an i64 expression */

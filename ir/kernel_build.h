@@ -43,8 +43,8 @@ ul_kx ul_kx_round_to(struct ul_kernel *kernel, enum ul_dtype storage, bool satur
 /* `a` (any integer) as an index in [0, bound), clamped and reported at run time; with
  * `wrap_negative`, bound is first added to negative ones (ONNX Gather and the like). */
 ul_kx ul_kx_checked_index(struct ul_kernel *kernel, ul_kx a, int64_t bound, bool wrap_negative);
-/* Clamps without a report: for loads behind a select. */
-ul_kx ul_kx_clamp(struct ul_kernel *kernel, ul_kx a, int64_t low, int64_t high);
+/* Clamps to 0 .. high without a report: for loads behind a select. */
+ul_kx ul_kx_clamp(struct ul_kernel *kernel, ul_kx a, int64_t high);
 ul_kx ul_kx_random(struct ul_kernel *kernel, ul_kx counter, int64_t seed);
 /* An operation with its operands, types and number as given: nothing is folded. Its own type and
  * range are found. */

@@ -79,7 +79,7 @@ static union ul_scalar operand_load(struct ul_machine *machine,
     for (uint32_t i = 0; i < operand->bound_count; i++) {
         int64_t at = affine(machine, contraction, &operand->bounds[i].at);
         if (at < 0 || at >= operand->bounds[i].extent)
-            return ul_machine_is_float(contraction->acc_dtype)
+            return ul_dtype_is_wide(contraction->acc_dtype)
                        ? (union ul_scalar){.f = operand->outside}
                        : (union ul_scalar){.i = (int64_t)operand->outside};
     }
@@ -91,7 +91,7 @@ static union ul_scalar operand_load(struct ul_machine *machine,
     union ul_scalar loaded;
     if (per > 1)
         loaded.i = packed_part(*place, operand->packed, (unsigned)(index % per));
-    else if (ul_machine_is_float(dtype))
+    else if (ul_dtype_is_wide(dtype))
         loaded.f = ul_element_get_float(place, buffer->dtype);
     else
         loaded.i = ul_element_get_int(place, buffer->dtype);
@@ -228,8 +228,7 @@ bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffer
             continue;
         }
         /* Scratch counts as work: the sizes come from a model that nobody vouches for. */
-        uint64_t size_bytes =
-            ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
+        uint64_t size_bytes = ul_buffer_bytes(buffer);
         if (size_bytes > machine.work_left) {
             *work_left = 0;
             return false;

@@ -52,7 +52,6 @@ union ul_scalar ul_machine_fused(const struct ul_kx_data *sum, bool is_first, un
                                  union ul_scalar b, union ul_scalar c);
 /* The product in a sum that is not rounded; UL_NONE: there is none. */
 ul_kx ul_machine_fused_product(const struct ul_machine *machine, ul_kx sum);
-bool ul_machine_is_float(enum ul_dtype dtype); /* whether it is one of those that are computed in */
 union ul_scalar ul_machine_cast(enum ul_dtype from, enum ul_dtype to, union ul_scalar value);
 union ul_scalar ul_machine_load(const struct ul_machine *machine, uint32_t buffer, int64_t index);
 void ul_machine_store(const struct ul_machine *machine, uint32_t buffer, int64_t index,

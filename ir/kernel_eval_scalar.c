@@ -44,11 +44,6 @@ static union ul_scalar of_float(enum ul_dtype dtype, double value)
     return (union ul_scalar){.f = dtype == UL_F32 ? (double)(float)value : value};
 }
 
-bool ul_machine_is_float(enum ul_dtype dtype)
-{
-    return dtype == UL_F32 || dtype == UL_F64;
-}
-
 union ul_scalar ul_machine_load(const struct ul_machine *machine, uint32_t buffer_id, int64_t index)
 {
     const struct ul_buffer *buffer = &machine->kernel->buffers[buffer_id];
@@ -276,7 +271,7 @@ static int64_t int_binary(enum ul_kx_op op, enum ul_dtype dtype, int64_t a, int6
 
 static bool compare(enum ul_kx_op op, enum ul_dtype dtype, union ul_scalar a, union ul_scalar b)
 {
-    if (ul_machine_is_float(dtype)) {
+    if (ul_dtype_is_wide(dtype)) {
         bool equal = a.f <= b.f && a.f >= b.f;
         if (op == UL_KX_LT)
             return a.f < b.f;
@@ -314,9 +309,9 @@ static union ul_scalar saturate(enum ul_dtype to, double value)
 
 union ul_scalar ul_machine_cast(enum ul_dtype from, enum ul_dtype to, union ul_scalar value)
 {
-    if (ul_machine_is_float(from) && ul_machine_is_float(to))
+    if (ul_dtype_is_wide(from) && ul_dtype_is_wide(to))
         return of_float(to, value.f);
-    if (ul_machine_is_float(from))
+    if (ul_dtype_is_wide(from))
         return to == UL_BOOL ? (union ul_scalar){.i = !(value.f >= 0 && value.f <= 0)}
                              : saturate(to, value.f);
     if (to == UL_F32)
@@ -330,11 +325,11 @@ union ul_scalar ul_machine_cast(enum ul_dtype from, enum ul_dtype to, union ul_s
 static union ul_scalar bitcast(enum ul_dtype from, enum ul_dtype to, union ul_scalar value)
 {
     unsigned char bytes[8];
-    if (ul_machine_is_float(from))
+    if (ul_dtype_is_wide(from))
         ul_element_put_float(bytes, from, value.f);
     else
         ul_element_put_int(bytes, from, value.i);
-    if (ul_machine_is_float(to))
+    if (ul_dtype_is_wide(to))
         return (union ul_scalar){.f = ul_element_get_float(bytes, to)};
     return (union ul_scalar){.i = ul_element_get_int(bytes, to)};
 }
@@ -394,15 +389,15 @@ union ul_scalar ul_machine_unary(struct ul_machine *machine, const struct ul_kx_
     case UL_KX_ROUND_TO:
         return (union ul_scalar){.f = round_to(expr->imm_int, a.f)};
     case UL_KX_ISNAN:
-        return (union ul_scalar){.i = ul_machine_is_float(from) && isnan(a.f)};
+        return (union ul_scalar){.i = ul_dtype_is_wide(from) && isnan(a.f)};
     case UL_KX_ISINF:
-        return (union ul_scalar){.i = ul_machine_is_float(from) && isinf(a.f)};
+        return (union ul_scalar){.i = ul_dtype_is_wide(from) && isinf(a.f)};
     case UL_KX_RANDOM:
         return (union ul_scalar){.i = philox((uint64_t)a.i, (uint64_t)expr->imm_int)};
     default:
         break;
     }
-    if (ul_machine_is_float(expr->dtype))
+    if (ul_dtype_is_wide(expr->dtype))
         return of_float(expr->dtype, float_unary(machine->functions, expr->op, expr->dtype, a.f));
     return of_int(expr->dtype, int_unary(expr->op, a.i));
 }
@@ -412,7 +407,7 @@ union ul_scalar ul_machine_binary(const struct ul_kx_data *expr, enum ul_dtype f
 {
     if (expr->op >= UL_KX_LT && expr->op <= UL_KX_NE)
         return (union ul_scalar){.i = compare(expr->op, from, a, b)};
-    if (ul_machine_is_float(from))
+    if (ul_dtype_is_wide(from))
         return of_float(from, float_binary(expr->op, from, a.f, b.f));
     return of_int(from, int_binary(expr->op, from, a.i, b.i));
 }
@@ -426,7 +421,7 @@ static union ul_scalar fuse(enum ul_dtype dtype, double a, double b, double c)
 union ul_scalar ul_machine_fma(const struct ul_machine *machine, enum ul_dtype dtype,
                                union ul_scalar a, union ul_scalar b, union ul_scalar c)
 {
-    if (!ul_machine_is_float(dtype))
+    if (!ul_dtype_is_wide(dtype))
         return of_int(dtype, (int64_t)((uint64_t)c.i + (uint64_t)a.i * (uint64_t)b.i));
     if (machine->kernel->rounds_products)
         return of_float(dtype, c.f + of_float(dtype, a.f * b.f).f);

@@ -76,11 +76,6 @@ static enum ul_status fail_expr(struct verify *v, ul_kx id, const char *what)
 
 /* ---- Expressions by themselves ---- */
 
-static bool is_float(enum ul_dtype dtype)
-{
-    return dtype == UL_F32 || dtype == UL_F64;
-}
-
 static bool is_compared(enum ul_kx_op op)
 {
     return op == UL_KX_LT || op == UL_KX_LE || op == UL_KX_EQ || op == UL_KX_NE;
@@ -119,9 +114,9 @@ bool ul_kx_agrees(const struct ul_kernel *kernel, ul_kx id)
     const struct ul_kx_data *expr = &kernel->exprs[id];
     uint32_t count = ul_kx_operand_count(expr->op);
     if (expr->op == UL_KX_INT)
-        return !is_float(expr->dtype);
+        return !ul_dtype_is_wide(expr->dtype);
     if (expr->op == UL_KX_FLOAT)
-        return is_float(expr->dtype);
+        return ul_dtype_is_wide(expr->dtype);
     if (expr->op == UL_KX_VAR)
         return kernel->vars[expr->var].dtype == expr->dtype;
     if (expr->op == UL_KX_LOAD)
@@ -133,16 +128,17 @@ bool ul_kx_agrees(const struct ul_kernel *kernel, ul_kx id)
     if (expr->op == UL_KX_SELECT)
         return a == UL_BOOL && b == expr->dtype && ul_kx_dtype(kernel, expr->c) == expr->dtype;
     if (expr->op == UL_KX_FMA)
-        return is_float(a) && a == b && a == expr->dtype && ul_kx_dtype(kernel, expr->c) == a;
+        return ul_dtype_is_wide(a) && a == b && a == expr->dtype &&
+               ul_kx_dtype(kernel, expr->c) == a;
     if (expr->op == UL_KX_SHL || expr->op == UL_KX_SHR)
-        return expr->dtype == a && !is_float(a) && !is_float(b);
+        return expr->dtype == a && !ul_dtype_is_wide(a) && !ul_dtype_is_wide(b);
     return a == b && expr->dtype == (is_compared(expr->op) ? UL_BOOL : a);
 }
 
 static bool is_compute_dtype(enum ul_dtype dtype)
 {
     return dtype > UL_DTYPE_NONE && dtype < UL_DTYPE_COUNT &&
-           (is_float(dtype) || dtype == UL_BOOL || ul_dtype_get(dtype)->is_integer);
+           (ul_dtype_is_wide(dtype) || dtype == UL_BOOL || ul_dtype_get(dtype)->is_integer);
 }
 
 /* Operands come before what is made from them, so there are no cycles. */

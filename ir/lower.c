@@ -78,12 +78,6 @@ static bool escapes(const struct ul_lower *lower, ul_value_id value)
     return lower->state->escapes == NULL || lower->state->escapes[value];
 }
 
-static bool is_map(const struct ul_node *node)
-{
-    const struct ul_op_info *op = ul_op_get(node->op);
-    return op->map != NULL || op->expression != NULL;
-}
-
 /* Buffers */
 
 static struct ul_view view_of(const struct ul_lower *lower, ul_value_id value)
@@ -258,7 +252,7 @@ static ul_kx inline_value(struct ul_lower *lower, ul_value_id value, const ul_kx
     ul_kx x;
     if (!state->no_let && cache_find(lower, value, index, info->type.rank, &x))
         return x;
-    UL_ASSERT(is_map(node) && state->depth < INLINE_DEPTH);
+    UL_ASSERT(ul_op_is_map(node->op) && state->depth < INLINE_DEPTH);
     state->depth++;
     x = map_expression(lower, info->producer, info->producer_output, index);
     state->depth--;
@@ -323,7 +317,8 @@ static bool hangs_on(const struct ul_lower *lower, ul_value_id value, ul_value_i
     for (uint32_t n = 0; n <= wanted; n++) {
         const struct ul_node *node = &lower->graph->nodes[state->nodes[n]];
         state->hangs[n] = false;
-        for (uint32_t i = 0; is_map(node) && !state->hangs[n] && i < node->input_count; i++) {
+        for (uint32_t i = 0; ul_op_is_map(node->op) && !state->hangs[n] && i < node->input_count;
+             i++) {
             ul_value_id input = node->inputs[i];
             uint32_t made = input == UL_NONE ? UL_NONE : node_index(lower, input);
             state->hangs[n] = input == source || (made != UL_NONE && state->hangs[made]);
@@ -343,7 +338,7 @@ static uint32_t results_of(const struct ul_lower *lower, ul_value_id **results)
     *results = UL_NEW_ARRAY(lower->arena, ul_value_id, max);
     for (uint32_t i = 0; i < state->node_count; i++) {
         const struct ul_node *node = &lower->graph->nodes[state->nodes[i]];
-        for (uint32_t k = 0; is_map(node) && k < node->output_count; k++) {
+        for (uint32_t k = 0; ul_op_is_map(node->op) && k < node->output_count; k++) {
             if (node->outputs[k] != UL_NONE && escapes(lower, node->outputs[k]))
                 (*results)[count++] = node->outputs[k];
         }
@@ -892,7 +887,7 @@ void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint3
     lower.kernel->rounds_products = graph->rounds_products;
     ul_node_id anchor = UL_NONE;
     for (uint32_t i = 0; i < node_count; i++) {
-        if (is_map(&graph->nodes[nodes[i]]))
+        if (ul_op_is_map(graph->nodes[nodes[i]].op))
             continue;
         UL_ASSERT(anchor == UL_NONE);
         anchor = nodes[i];

@@ -19,6 +19,12 @@ const struct ul_op_info *ul_op_get(ul_op_id op)
     return &rows[op];
 }
 
+bool ul_op_is_map(ul_op_id op)
+{
+    const struct ul_op_info *row = ul_op_get(op);
+    return row->map != NULL || row->expression != NULL;
+}
+
 ul_op_id ul_op_end(void)
 {
     return UL_OP_COUNT;

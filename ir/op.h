@@ -133,6 +133,8 @@ struct ul_op_info {
 
 /* The row of an operator; rows are constant. */
 const struct ul_op_info *ul_op_get(ul_op_id op);
+/* Whether it computes each element from those at the same place, or moves it. */
+bool ul_op_is_map(ul_op_id op);
 /* Operators have the ids from 1 to less than this. */
 ul_op_id ul_op_end(void);
 /* Whether it has a gradient rule, for one of its inputs at least. */

@@ -64,6 +64,8 @@ const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype);
 bool ul_dtype_is_computed(enum ul_dtype dtype);
 bool ul_dtype_is_8bit(enum ul_dtype dtype); /* an integer of 8 bits */
 bool ul_dtype_is_half(enum ul_dtype dtype); /* a float of 16 bits */
+bool ul_dtype_is_wide(enum ul_dtype dtype); /* a float of 32 or 64 bits */
+bool ul_dtype_is_real(enum ul_dtype dtype); /* a float of 16, 32 or 64 bits */
 /* The ends of integers of at most 16 bits, in which scaled values are kept; false for others. */
 bool ul_dtype_range(enum ul_dtype dtype, int64_t *low, int64_t *high);
 /* The largest finite number of a float type. */
@@ -86,5 +88,6 @@ bool ul_type_in_limits(const struct ul_type *type);
 struct ul_type ul_type_make(enum ul_dtype dtype, uint32_t rank, const int64_t *dims);
 /* "f32[1,3,224,224]" */
 void ul_type_print(struct ul_text *text, const struct ul_type *type);
+const char *ul_type_text(struct ul_arena *arena, const struct ul_type *type);
 
 #endif

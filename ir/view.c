@@ -80,11 +80,6 @@ bool ul_view_is_dense(const struct ul_type *type, const struct ul_view *view)
     return true;
 }
 
-static int64_t magnitude(int64_t stride)
-{
-    return stride < 0 ? -stride : stride;
-}
-
 void ul_view_order(const struct ul_type *type, const struct ul_view *view, uint32_t *order)
 {
     uint32_t places[UL_LIMIT_RANK];
@@ -101,7 +96,7 @@ void ul_view_order(const struct ul_type *type, const struct ul_view *view, uint3
         uint32_t d = order[places[i]];
         uint32_t at = i;
         for (; at > 0 &&
-               magnitude(view->strides[order[places[at - 1]]]) < magnitude(view->strides[d]);
+               ul_magnitude(view->strides[order[places[at - 1]]]) < ul_magnitude(view->strides[d]);
              at--)
             order[places[at]] = order[places[at - 1]];
         order[places[at]] = d;

@@ -13,16 +13,12 @@ static void save_range(const struct ul_report *report, struct ul_arena *arena,
                        struct ul_saved_range *saved)
 {
     const struct ul_plan_range *range = &report->plan->ranges[i];
-    bool is_value = range->value != UL_PLAN_NONE;
-    bool has_storage = ul_saved_option(&report->facts, "precision") != NULL;
-    struct ul_text type;
-    ul_text_init(&type, arena);
-    if (is_value)
-        ul_type_print(&type, &report->values[range->value].type);
+    bool is_value = range->value != UL_PLAN_NONE,
+         has_storage = ul_saved_option(&report->facts, "precision") != NULL;
     ul_facts_take(ul_class_range(), range, saved);
     saved->name =
         is_value ? report->values[range->value].name : ul_report_step_at(report, range->begin).name;
-    saved->type = type.data;
+    saved->type = is_value ? ul_type_text(arena, &report->values[range->value].type) : "";
     saved->space = ul_report_space_index(report->problem, range->space);
     saved->readers = readers->positions + readers->first[i];
     saved->readers_count = readers->first[i + 1] - readers->first[i];

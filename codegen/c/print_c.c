@@ -351,9 +351,8 @@ static uint64_t place_arrays(struct printer *printer, bool private_ones)
         if (buffer->role != UL_BUFFER_SCRATCH || is_private(printer, i) != private_ones)
             continue;
         printer->offsets_bytes[i] = total;
-        uint64_t bytes =
-            ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
-        total = ul_size_align_or_die(ul_size_add_or_die(total, bytes), UL_PLAN_ALIGN_BYTES);
+        total = ul_size_align_or_die(ul_size_add_or_die(total, ul_buffer_bytes(buffer)),
+                                     UL_PLAN_ALIGN_BYTES);
     }
     return total;
 }

@@ -452,11 +452,7 @@ bool ul_dnnl_query(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_
 
 uint32_t ul_dnnl_hash(const struct ul_call *call)
 {
-    const unsigned char *bytes = (const unsigned char *)call;
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < sizeof *call; i++)
-        hash = (hash ^ bytes[i]) * 16777619u;
-    return hash % UL_DNNL_TABLE;
+    return ul_hash_more(UL_HASH_BEGIN, call, sizeof *call) % UL_DNNL_TABLE;
 }
 
 /* The library unrolls its code over a window; it tries the blocks of a long row one after the

@@ -40,16 +40,6 @@ struct attend_out {
     struct ul_arena arena;
 };
 
-static int64_t ceil_to(int64_t value, int64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The runtime's name for 16-bit elements; NULL where an operand has others. */
 static const char *kind_of(const struct ul_kernel *kernel, const struct ul_attend *attend)
 {
@@ -84,7 +74,7 @@ static void size_mma(struct attend_out *to, const struct mma_shape *shape)
     for (to->stages = MAX_STAGES; to->stages > 1; to->stages--)
         if (2 * (q + to->stages * stage) <= to->max_bytes)
             break;
-    to->grid.shared_bytes = (uint32_t)(2 * larger(q + to->stages * stage, 2 * out));
+    to->grid.shared_bytes = (uint32_t)(2 * ul_max(q + to->stages * stage, 2 * out));
     UL_ASSERT(to->grid.threads <= 1024);
 }
 
@@ -110,17 +100,17 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
         {.rows = 2, .down = 1, .groups = 2, .keys = 16, .min_blocks = 1},
         {.rows = 2, .down = 1, .groups = 1, .keys = 16, .min_blocks = 1},
         {.rows = 1, .down = 1, .groups = 2, .keys = 16}};
-    int64_t size = larger(to->attend->size, to->attend->value_size);
+    int64_t size = ul_max(to->attend->size, to->attend->value_size);
     const struct mma_shape *shape = size <= NARROW_SIZE ? narrow
                                     : size <= WIDE_SIZE ? wide
                                                         : widest;
     int64_t pad = size <= NARROW_SIZE ? 16 : 32;
     int64_t queries = to->attend->queries;
-    to->depth = ceil_to(to->attend->size, pad);
-    to->width = ceil_to(to->attend->value_size, pad);
+    to->depth = ul_round_up(to->attend->size, pad);
+    to->width = ul_round_up(to->attend->value_size, pad);
     for (;; shape++) { /* the last shape takes everything */
-        int64_t block = queries_of(shape), blocks = ceil_to(queries, block) / block;
-        bool is_padded = 4 * blocks * block > 5 * ceil_to(queries, 16);
+        int64_t block = queries_of(shape), blocks = ul_round_up(queries, block) / block;
+        bool is_padded = 4 * blocks * block > 5 * ul_round_up(queries, 16);
         size_mma(to, shape);
         if (!is_padded && blocks >= (shape->min_blocks * to->processors + heads - 1) / heads &&
             to->attend->keys >= shape->min_keys && to->grid.shared_bytes <= to->max_bytes)
@@ -132,18 +122,18 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
 static int64_t threads_bytes(const struct attend_out *to)
 {
     int64_t pitch = 16 * to->rows + 4, out = (pitch - 4) * (to->width + 4), keys = 8 * to->columns;
-    int64_t kv = larger(to->depth * (keys + 4), keys * (to->width + 4));
-    return 4 * larger(to->depth * pitch + kv + keys * pitch, out);
+    int64_t kv = ul_max(to->depth * (keys + 4), keys * (to->width + 4));
+    return 4 * ul_max(to->depth * pitch + kv + keys * pitch, out);
 }
 
 /* A thread gets half of the queries where all blocks still run at once: then the time of one block
  * counts. Where heads are wide it gets fewer queries, then fewer keys. */
 static int64_t size_threads(struct attend_out *to, int64_t heads)
 {
-    int64_t blocks = ceil_to(to->attend->queries, FEW_QUERIES) / FEW_QUERIES;
+    int64_t blocks = ul_round_up(to->attend->queries, FEW_QUERIES) / FEW_QUERIES;
     bool is_few = to->attend->queries <= FEW_QUERIES || blocks <= to->processors / heads;
-    to->depth = ceil_to(to->attend->size, 16);
-    to->width = ceil_to(to->attend->value_size, 32);
+    to->depth = ul_round_up(to->attend->size, 16);
+    to->width = ul_round_up(to->attend->value_size, 32);
     to->rows = is_few ? 2 : 4;
     to->columns = 4;
     while (to->rows > 1 && threads_bytes(to) > to->max_bytes)

@@ -69,11 +69,6 @@ static const char *each_of(const struct ul_attend *attend)
     return attend->kind == UL_ATTEND_EACH ? "_each" : "";
 }
 
-static int64_t ceil_to(int64_t value, int64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 static bool is_of(const struct ul_kernel *kernel, const struct ul_operand *operand,
                   enum ul_dtype dtype)
 {
@@ -96,8 +91,8 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_atten
 /* Where each score is a result, a block has one tile of columns, else all of them. */
 static int64_t count_tiles(const struct ul_attend *attend, int64_t rows, int64_t columns)
 {
-    int64_t down = ceil_to(attend->queries, rows) / rows;
-    return attend->kind == UL_ATTEND_EACH ? down * (ceil_to(attend->keys, columns) / columns)
+    int64_t down = ul_round_up(attend->queries, rows) / rows;
+    return attend->kind == UL_ATTEND_EACH ? down * (ul_round_up(attend->keys, columns) / columns)
                                           : down;
 }
 
@@ -108,11 +103,11 @@ static void size_mma(struct gradient_out *to, int64_t max_bytes)
         int rows, columns;
     } shapes[] = {{4, 32}, {4, 16}, {2, 16}, {1, 16}};
     const struct ul_attend *attend = to->attend;
-    int64_t result = ceil_to(attend->values[0].extents[1], 16), bytes = 0;
+    int64_t result = ul_round_up(attend->values[0].extents[1], 16), bytes = 0;
     to->width = attend->kind == UL_ATTEND_SUM ? result : 0;
-    to->shares = attend->has_shares ? ceil_to(attend->values[1].extents[1], 16) : 0;
-    to->depth = ceil_to(attend->size, 16);
-    to->beside = attend->has_slopes ? ceil_to(attend->value_size, 16) : result;
+    to->shares = attend->has_shares ? ul_round_up(attend->values[1].extents[1], 16) : 0;
+    to->depth = ul_round_up(attend->size, 16);
+    to->beside = attend->has_slopes ? ul_round_up(attend->value_size, 16) : result;
     for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         to->rows = shapes[i].rows;
         to->columns = shapes[i].columns;
@@ -139,9 +134,9 @@ static void size_mma(struct gradient_out *to, int64_t max_bytes)
 static void size_threads(struct gradient_out *to)
 {
     int64_t columns = 8 * COLUMNS;
-    to->width = ceil_to(to->attend->values[0].extents[1], CHUNK);
+    to->width = ul_round_up(to->attend->values[0].extents[1], CHUNK);
     if (to->attend->has_shares)
-        to->shares = ceil_to(to->attend->values[1].extents[1], CHUNK);
+        to->shares = ul_round_up(to->attend->values[1].extents[1], CHUNK);
     to->rows = to->width <= NARROW_SIZE && to->shares <= NARROW_SIZE ? 4 : 2;
     if (to->attend->kind != UL_ATTEND_SUM)
         to->width = 0, to->rows = 4;

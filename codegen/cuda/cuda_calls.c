@@ -645,11 +645,6 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     return !is_gradient || call->scratch_bytes >= wanted_bytes;
 }
 
-static uint64_t divide_up(uint64_t a, uint64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* The product that a call is: for a convolution that of pixels with weights; for the gradient of
  * its weights that of channels, with all pixels as terms. */
 static struct ul_work_product product_of(const struct ul_call *call)
@@ -675,8 +670,8 @@ static struct ul_work_product product_of(const struct ul_call *call)
         uint64_t window_count = elements_of(windows) / (uint64_t)windows->dims[1];
         product.m = pixel_count;
         product.n = (uint64_t)dst->dims[1] / groups;
-        product.k =
-            divide_up(elements_of(&call->weights) / groups / product.n * window_count, pixel_count);
+        product.k = ul_size_div_up(elements_of(&call->weights) / groups / product.n * window_count,
+                                   pixel_count);
     }
     return product;
 }
@@ -692,10 +687,10 @@ static void spread(void *data, const struct ul_call *call, struct ul_work *work)
     if (call->kind == UL_CALL_ATTENTION || call->kind == UL_CALL_ATTENTION_GRADIENT) {
         uint64_t heads = (uint64_t)(dst->dims[0] * dst->dims[1]), queries = (uint64_t)dst->dims[2];
         uint64_t processors = ul_profile_device(context->options->profile).processors;
-        work->block_count = heads * divide_up(queries, MAX_QUERIES);
+        work->block_count = heads * ul_size_div_up(queries, MAX_QUERIES);
         work->longest_block = 1;
         if (work->block_count < processors)
-            work->block_count = heads * divide_up(queries, MAX_QUERIES / 2);
+            work->block_count = heads * ul_size_div_up(queries, MAX_QUERIES / 2);
         return;
     }
     work->product = product_of(call);

@@ -41,16 +41,6 @@ enum {
 #define WORDS_CYCLE 64.0      /* for words of four bytes */
 #define MMA_WORDS_CYCLE 512.0 /* the same on tensor cores */
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t magnitude(int64_t a)
-{
-    return a < 0 ? -a : a;
-}
-
 /* Joins the uses of all users. */
 static void join_uses(struct ul_contract_device_plan *plan, struct ul_arena *arena)
 {
@@ -75,7 +65,7 @@ static bool is_within(const struct ul_kernel *kernel, ul_kx x, int64_t max)
 {
     int64_t value;
     if (ul_kx_is_int(kernel, x, &value))
-        return magnitude(value) <= max;
+        return ul_magnitude(value) <= max;
     return kernel->exprs[x].low >= -max && kernel->exprs[x].high <= max;
 }
 
@@ -91,7 +81,7 @@ bool ul_contract_device_is_short(const struct ul_contract_plan *plan,
     for (uint32_t i = 0; i < uses->count; i++) {
         double reach = 0;
         for (uint32_t d = 0; d < c->m_count + c->n_count + c->k_count; d++)
-            reach += (double)magnitude(uses->indexes[i].strides[d]) * (double)c->extents[d];
+            reach += (double)ul_magnitude(uses->indexes[i].strides[d]) * (double)c->extents[d];
         if (reach > (double)max)
             return false;
     }
@@ -106,7 +96,7 @@ bool ul_contract_device_is_short(const struct ul_contract_plan *plan,
 
 static int64_t last_stride(const struct ul_affine *at, const struct ul_contract_dims *dims)
 {
-    return magnitude(at->strides[dims->carrier[dims->count - 1]]);
+    return ul_magnitude(at->strides[dims->carrier[dims->count - 1]]);
 }
 
 /* Whether the operand's neighbours are along k rather than along its other dimensions. */
@@ -175,10 +165,10 @@ static double cycles_of(const struct ul_contract_device_plan *plan,
 {
     const struct ul_contract_plan *base = &plan->base;
     double processors = plan->device->processors;
-    double tiles = (double)divide_up(base->m, tile->m) * (double)divide_up(base->n, tile->n) *
+    double tiles = (double)ul_div_up(base->m, tile->m) * (double)ul_div_up(base->n, tile->n) *
                    (double)plan->batch;
     double waves = (double)(int64_t)((tiles + processors - 1) / processors);
-    double turns = (double)divide_up(plan->depth, tile->k);
+    double turns = (double)ul_div_up(plan->depth, tile->k);
     double products = (double)tile->m * (double)tile->n * turns * (double)tile->k;
     /* fraction of the peak that reading shared memory leaves */
     double side = (double)(tile->thread_m * tile->thread_n) / (tile->thread_m + tile->thread_n);
@@ -255,7 +245,7 @@ static void choose_tile(struct ul_contract_device_plan *plan,
     plan->grid.shared_bytes = (uint32_t)bytes_of(&plan->base, &plan->tile);
     UL_ASSERT(plan->grid.shared_bytes <= plan->device->shared_bytes);
     plan->grid.tile_count =
-        divide_up(plan->base.m, plan->tile.m) * divide_up(plan->base.n, plan->tile.n);
+        ul_div_up(plan->base.m, plan->tile.m) * ul_div_up(plan->base.n, plan->tile.n);
 }
 
 /* For bytes, with at most `most` words at once: where k is not contiguous, four rows of four become
@@ -421,7 +411,7 @@ static void choose_dot(struct ul_contract_device_plan *plan)
             ? DOT_SUMS
             : 1;
     plan->grid.threads = DOT_THREADS;
-    plan->grid.tile_count = divide_up(base->m * base->n, warps * plan->dot_sums);
+    plan->grid.tile_count = ul_div_up(base->m * base->n, warps * plan->dot_sums);
 }
 
 static bool wants_tile(const struct ul_contract_plan *base)
@@ -437,7 +427,7 @@ static void choose(struct ul_contract_device_plan *plan, const struct ul_kernel 
     bool is_regular = ul_contract_is_regular(base);
     plan->cycles = 0;
     plan->is_bytes = ul_contract_is_bytes(base);
-    plan->depth = plan->is_bytes ? divide_up(base->k, 4) : base->k;
+    plan->depth = plan->is_bytes ? ul_div_up(base->k, 4) : base->k;
     plan->coordinate =
         ul_contract_device_is_short(base, &plan->uses, kernel) ? "int32_t" : "int64_t";
     plan->put_along_m = puts_along_m(base);
@@ -465,7 +455,7 @@ static void choose(struct ul_contract_device_plan *plan, const struct ul_kernel 
     plan->form = UL_CONTRACT_DEVICE_EACH;
     plan->is_bytes = false;
     plan->grid.threads = EACH_THREADS;
-    plan->grid.tile_count = divide_up(base->m * base->n, EACH_THREADS);
+    plan->grid.tile_count = ul_div_up(base->m * base->n, EACH_THREADS);
 }
 
 void ul_contract_device_plan_init(struct ul_contract_device_plan *plan,
@@ -509,7 +499,7 @@ static bool is_idle(const struct ul_contract_device_plan *plan)
     const struct ul_contract_plan *base = &plan->base;
     const double much = 5e8; /* products, of two operations each */
     int64_t blocks =
-        divide_up(base->m, plan->tile.m) * divide_up(base->n, plan->tile.n) * plan->batch;
+        ul_div_up(base->m, plan->tile.m) * ul_div_up(base->n, plan->tile.n) * plan->batch;
     double products = (double)base->m * (double)base->n * (double)base->k * (double)plan->batch;
     return products >= much && 2 * blocks <= (int64_t)plan->device->processors;
 }

@@ -67,11 +67,6 @@ static const struct ul_ks_data *stmt_get(const struct builder *b, ul_ks id)
     return &b->kernel->stmts[id];
 }
 
-static uint64_t buffer_bytes(const struct ul_buffer *buffer)
-{
-    return ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
-}
-
 /* ---- Nests ---- */
 
 static bool add_loop(const struct builder *b, struct ul_nest *nest, ul_ks id)
@@ -318,7 +313,8 @@ static uint64_t place_arrays(struct builder *b, struct ul_phase *phase, enum ul_
         if (!is_array || phase->places[i] != place || !used_in(b, phase, i))
             continue;
         phase->offsets_bytes[i] = total;
-        total = ul_size_align_or_die(ul_size_add_or_die(total, buffer_bytes(buffer)), align_bytes);
+        total =
+            ul_size_align_or_die(ul_size_add_or_die(total, ul_buffer_bytes(buffer)), align_bytes);
     }
     return total;
 }
@@ -848,7 +844,7 @@ static void place_scratch(struct builder *b)
         if (buffer->role != UL_BUFFER_SCRATCH || !is_shared)
             continue;
         offsets[i] = total;
-        total = ul_size_align_or_die(ul_size_add_or_die(total, buffer_bytes(buffer)),
+        total = ul_size_align_or_die(ul_size_add_or_die(total, ul_buffer_bytes(buffer)),
                                      UL_PLAN_ALIGN_BYTES);
     }
     for (uint32_t p = 0; p < grid->phase_count; p++) {

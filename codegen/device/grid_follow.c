@@ -241,18 +241,13 @@ static double list_cycles(const struct follower *f, ul_ks first, ul_ks end)
     return cycles;
 }
 
-static int64_t rounds_of(int64_t items, int64_t teams)
-{
-    return (items + teams - 1) / teams;
-}
-
 /* Whether a block of that many threads takes hardly longer for these items of the next phase than a
  * launch takes for all of them. */
 static bool is_quick(const struct follower *f, int64_t items, uint32_t threads)
 {
     const struct ul_phase *next = f->next;
     int64_t teams = next->block_count * next->block_threads / next->team;
-    int64_t more = rounds_of(items, threads / next->team) - rounds_of(next->items.total, teams);
+    int64_t more = ul_div_up(items, threads / next->team) - ul_div_up(next->items.total, teams);
     return (double)more * (ITEM_CYCLES + list_cycles(f, next->first, next->end)) <=
            (double)f->device->launch_cycles;
 }

@@ -43,34 +43,20 @@ void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
 
 /* ---- weights ---- */
 
-struct placed {
-    uint64_t offset_bytes;
-    uint32_t place;
-};
-
-static int by_offset(const void *left, const void *right)
-{
-    const struct placed *a = left;
-    const struct placed *b = right;
-    if (a->offset_bytes != b->offset_bytes)
-        return a->offset_bytes < b->offset_bytes ? -1 : 1;
-    return a->place < b->place ? -1 : a->place > b->place;
-}
-
 static void each_weight_by_offset(struct ul_emitter *emitter,
                                   void (*visit)(struct ul_emitter *, uint32_t))
 {
     const struct ul_program *program = emitter->program;
-    struct placed *list = UL_NEW_ARRAY(emitter->arena, struct placed, program->place_count);
+    struct ul_ranked *list = UL_NEW_ARRAY(emitter->arena, struct ul_ranked, program->place_count);
     uint32_t count = 0;
     for (uint32_t i = 0; i < program->place_count; i++) {
         if (is_stored(emitter, i))
-            list[count++] = (struct placed){
-                .offset_bytes = ul_emit_place(emitter, i, 0).offset_bytes, .place = i};
+            list[count++] =
+                (struct ul_ranked){.rank = ul_emit_place(emitter, i, 0).offset_bytes, .index = i};
     }
-    qsort(list, count, sizeof *list, by_offset);
+    ul_ranked_sort(list, count);
     for (uint32_t i = 0; i < count; i++)
-        visit(emitter, list[i].place);
+        visit(emitter, list[i].index);
 }
 
 struct weight_writer {

@@ -86,16 +86,11 @@ static const struct row {
      OF_HOST},
 };
 
-static bool in_name(char c)
-{
-    return isalnum((unsigned char)c) || c == '_';
-}
-
 /* Whether a name in the text begins with the word. */
 static bool says_word(const char *text, const char *word)
 {
     for (const char *at = text; (at = strstr(at, word)) != NULL; at++) {
-        if (at == text || !in_name(at[-1]))
+        if (at == text || !ul_scan_in_name(at[-1]))
             return true;
     }
     return false;

@@ -24,20 +24,15 @@ bool ul_share_is_even(int64_t items, uint32_t shares)
     return 10 * items >= 9 * longest * shares;
 }
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* Divides panels, and rows into as many parts as make the shares even. */
 static void share_tiles(struct ul_contract_plan *plan, uint32_t shares)
 {
-    int64_t panels = divide_up(plan->n, plan->block_cols);
-    int64_t blocks = divide_up(plan->m, UL_CONTRACT_ROWS);
+    int64_t panels = ul_div_up(plan->n, plan->block_cols);
+    int64_t blocks = ul_div_up(plan->m, UL_CONTRACT_ROWS);
     plan->columns_each = plan->block_cols;
     for (int64_t splits = 1; splits <= shares; splits++) {
-        int64_t rows = divide_up(blocks, splits) * UL_CONTRACT_ROWS;
-        int64_t items = panels * divide_up(plan->m, rows);
+        int64_t rows = ul_div_up(blocks, splits) * UL_CONTRACT_ROWS;
+        int64_t items = panels * ul_div_up(plan->m, rows);
         if (splits > 1 && rows < UL_REGION_MIN_ROWS)
             break;
         plan->rows_each = rows;
@@ -55,7 +50,7 @@ static void share_runs(struct ul_contract_plan *plan, int64_t count, int64_t eac
     UL_ASSERT(count > 0 && each > 0);
     plan->columns_each = each;
     plan->rows_each = plan->m;
-    plan->items = divide_up(count, each);
+    plan->items = ul_div_up(count, each);
 }
 
 uint32_t ul_contract_shared_dim(const struct ul_contraction *c)

@@ -293,11 +293,6 @@ static bool reads_a_in_place(const struct ul_contract_plan *plan)
            last_stride(&plan->contraction->a.at, &plan->a_k) == 1;
 }
 
-static int64_t round_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b * b;
-}
-
 static void size_tiles(struct ul_contract_plan *plan)
 {
     int64_t scale = plan->group > 1 ? NARROW : 1;
@@ -305,7 +300,7 @@ static void size_tiles(struct ul_contract_plan *plan)
     plan->rows = UL_CONTRACT_ROWS;
     if (plan->k > scale * MAX_DEPTH) {
         int64_t panels = (plan->k + scale * GOOD_DEPTH - 1) / (scale * GOOD_DEPTH);
-        plan->depth = round_up((plan->k + panels - 1) / panels, plan->group);
+        plan->depth = ul_round_up((plan->k + panels - 1) / panels, plan->group);
         plan->rows = plan->m < MAX_ROWS ? plan->m : MAX_ROWS;
     }
     plan->packs_a = !reads_a_in_place(plan);
@@ -313,11 +308,12 @@ static void size_tiles(struct ul_contract_plan *plan)
                              plan->b_k.count == 1 &&
                              last_stride(&plan->contraction->b.at, &plan->b_n) == 1;
     /* A vector may be stored past the last row of the panel; groups are interleaved as a whole. */
-    int64_t groups = round_up(plan->depth, plan->group) / plan->group;
+    int64_t groups = ul_round_up(plan->depth, plan->group) / plan->group;
     plan->panel_bytes = (groups + (plan->group == 1)) * UL_CONTRACT_BLOCK_BYTES;
     plan->sums_bytes = plan->rows * UL_CONTRACT_BLOCK_BYTES;
     if (plan->packs_a)
-        plan->a_bytes = round_up(UL_CONTRACT_ROWS * groups * plan->group * plan->packed_bytes, 64);
+        plan->a_bytes =
+            ul_round_up(UL_CONTRACT_ROWS * groups * plan->group * plan->packed_bytes, 64);
     UL_ASSERT(plan->depth > 0 && plan->rows > 0);
 }
 
@@ -334,7 +330,7 @@ static void size_row(struct ul_contract_plan *plan)
     if (plan->packs_a) {
         plan->depth = plan->k < max ? plan->k : max / plan->group * plan->group;
         plan->a_bytes =
-            round_up(plan->m * round_up(plan->depth, plan->group) * plan->packed_bytes, 64);
+            ul_round_up(plan->m * ul_round_up(plan->depth, plan->group) * plan->packed_bytes, 64);
     }
 }
 

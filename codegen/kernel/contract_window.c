@@ -15,11 +15,6 @@
 
 #define STRIP_BYTES 32768 /* planes and sums of one strip: a usual first-level cache */
 
-static int64_t magnitude(int64_t a)
-{
-    return a < 0 ? -a : a;
-}
-
 /* The bound that moves with contraction dimension `n`; false when there is more than one. */
 static bool find_bound(const struct ul_operand *b, uint32_t n, uint32_t *bound)
 {
@@ -46,7 +41,7 @@ static uint32_t axis_of(const struct ul_operand *b, const struct ul_window *wind
     if (moves[0] || moves[1])
         return moves[0] && moves[1] ? 2 : moves[0] ? 0 : 1;
     if (is_free[0] && is_free[1])
-        return magnitude(b->at.strides[k]) >= magnitude(row_stride) ? 0 : 1;
+        return ul_magnitude(b->at.strides[k]) >= ul_magnitude(row_stride) ? 0 : 1;
     return is_free[0] ? 0 : is_free[1] ? 1 : 2;
 }
 

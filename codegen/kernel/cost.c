@@ -150,7 +150,7 @@ static bool is_small_table(const struct walk *walk, uint32_t buffer)
     enum { TABLE_BYTES = 4096 };
     const struct ul_buffer *table = &walk->kernel->buffers[buffer];
     return walk->on_device && table->role == UL_BUFFER_INPUT &&
-           table->element_count * ul_dtype_get(table->dtype)->size_bytes <= TABLE_BYTES;
+           ul_buffer_bytes(table) <= TABLE_BYTES;
 }
 
 static bool loads_move_little(const struct walk *walk, ul_kx id)

@@ -70,11 +70,6 @@ static const char *tag(enum ul_dtype dtype)
     return ul_dtype_get(dtype)->name;
 }
 
-static bool is_float(enum ul_dtype dtype)
-{
-    return dtype == UL_F32 || dtype == UL_F64;
-}
-
 static void put_int(const struct ul_expr_printer *printer, enum ul_dtype dtype, int64_t value)
 {
     struct ul_text *text = printer->text;
@@ -246,7 +241,7 @@ static void put_cast(const struct ul_expr_printer *printer, const struct ul_kx_d
     }
     const struct ul_dtype_info *info = ul_dtype_get(expr->dtype);
     bool is_few = info->bits < 8;
-    if (is_float(from) && !is_float(expr->dtype)) {
+    if (ul_dtype_is_wide(from) && !ul_dtype_is_wide(expr->dtype)) {
         char name[48];
         enum ul_dtype to = !is_few ? expr->dtype : info->is_signed ? UL_I8 : UL_U8;
         snprintf(name, sizeof name, "ul_%s_to_%s", tag(from), to == UL_BOOL ? "bool" : tag(to));
@@ -274,13 +269,13 @@ static void put_bitcast(const struct ul_expr_printer *printer, const struct ul_k
     UL_ASSERT(ul_dtype_get(ul_kx_dtype(printer->kernel, expr->a))->size_bytes ==
               ul_dtype_get(expr->dtype)->size_bytes);
     enum ul_dtype from = ul_kx_dtype(printer->kernel, expr->a);
-    if (is_float(from) == is_float(expr->dtype)) {
+    if (ul_dtype_is_wide(from) == ul_dtype_is_wide(expr->dtype)) {
         ul_text_printf(printer->text, "(%s)", ul_c_type(expr->dtype));
         ul_put_expr(printer, expr->a);
         return;
     }
     const char *width = ul_dtype_get(from)->size_bytes == 4 ? "32" : "64";
-    if (is_float(from))
+    if (ul_dtype_is_wide(from))
         ul_text_printf(printer->text, "(%s)ul_f%s_bits(", ul_c_type(expr->dtype), width);
     else
         ul_text_printf(printer->text, "ul_f%s_from_bits((uint%s_t)", width, width);
@@ -352,20 +347,20 @@ static void put_unary(const struct ul_expr_printer *printer, const struct ul_kx_
     enum ul_dtype from = ul_kx_dtype(printer->kernel, expr->a);
     struct ul_text *text = printer->text;
     if (expr->op == UL_KX_ISNAN || expr->op == UL_KX_ISINF) {
-        ul_text_put(text, !is_float(from)           ? "(0 * (int)"
+        ul_text_put(text, !ul_dtype_is_wide(from)   ? "(0 * (int)"
                           : expr->op == UL_KX_ISNAN ? "(isnan("
                                                     : "(isinf(");
         ul_put_expr(printer, expr->a);
-        ul_text_put(text, is_float(from) ? ") != 0)" : ")");
+        ul_text_put(text, ul_dtype_is_wide(from) ? ") != 0)" : ")");
         return;
     }
-    if (is_float(from) && expr->op != UL_KX_NEG) {
+    if (ul_dtype_is_wide(from) && expr->op != UL_KX_NEG) {
         const char *function = function_of(expr->op, from);
         UL_ASSERT(function != NULL);
         put_call(printer, function, expr->a, UL_NONE);
         return;
     }
-    if (expr->op == UL_KX_NOT || expr->op == UL_KX_BITNOT || is_float(from)) {
+    if (expr->op == UL_KX_NOT || expr->op == UL_KX_BITNOT || ul_dtype_is_wide(from)) {
         ul_text_put(text, expr->op == UL_KX_NOT ? "(!" : expr->op == UL_KX_BITNOT ? "(~" : "(-");
         ul_put_expr(printer, expr->a);
         ul_text_put(text, ")");
@@ -404,7 +399,7 @@ static const char *infix_of(enum ul_kx_op op, enum ul_dtype from)
     case UL_KX_DIV:
         return "/";
     case UL_KX_MOD:
-        return is_float(from) ? NULL : "%";
+        return ul_dtype_is_wide(from) ? NULL : "%";
     case UL_KX_AND:
         return from == UL_BOOL ? "&&" : "&";
     case UL_KX_OR:
@@ -467,15 +462,15 @@ static void put_binary(const struct ul_expr_printer *printer, const struct ul_kx
         put_call(printer, from == UL_F32 ? "atan2f" : "atan2", expr->a, expr->b);
         return;
     }
-    if (is_float(from) && expr->op == UL_KX_POW) {
+    if (ul_dtype_is_wide(from) && expr->op == UL_KX_POW) {
         put_call(printer, from == UL_F32 ? "powf" : "pow", expr->a, expr->b);
         return;
     }
-    if (is_float(from) && expr->op == UL_KX_FMOD) {
+    if (ul_dtype_is_wide(from) && expr->op == UL_KX_FMOD) {
         put_call(printer, from == UL_F32 ? "fmodf" : "fmod", expr->a, expr->b);
         return;
     }
-    bool plain = is_float(from) || is_exact(expr->op) || is_plain(printer, expr);
+    bool plain = ul_dtype_is_wide(from) || is_exact(expr->op) || is_plain(printer, expr);
     if (infix != NULL && plain) {
         put_infix(printer, infix, expr->a, expr->b);
         return;

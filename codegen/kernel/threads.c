@@ -46,11 +46,6 @@ static double speed_up(int64_t items, uint32_t shares)
     return (double)items / (double)longest;
 }
 
-static uint64_t buffer_bytes(const struct ul_buffer *buffer)
-{
-    return ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
-}
-
 /* Whether threads may share the loops of the region; sets what they need of their own. */
 static bool can_share(struct chooser *chooser, struct ul_region *region)
 {
@@ -68,7 +63,7 @@ static bool can_share(struct chooser *chooser, struct ul_region *region)
             continue;
         if (buffer->role == UL_BUFFER_OUTPUT || inside.uses[i] != everywhere.uses[i])
             return false;
-        private_bytes = ul_size_add_or_die(private_bytes, buffer_bytes(buffer));
+        private_bytes = ul_size_add_or_die(private_bytes, ul_buffer_bytes(buffer));
     }
     return !inside.sets_outside && private_bytes <= MAX_PRIVATE_BYTES / region->shares;
 }

@@ -30,11 +30,6 @@
 #define PAIRS 90     /* the first compute capability whose blocks read in pairs */
 #define MAX_PARTS 64 /* most parts of k that are considered */
 
-static uint64_t divide_up(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 struct ul_waves ul_waves_of_blocks(const struct ul_profile *profile, uint64_t block_count,
                                    double longest)
 {
@@ -43,7 +38,7 @@ struct ul_waves ul_waves_of_blocks(const struct ul_profile *profile, uint64_t bl
     if (block_count == 0 || processors == 0)
         return waves;
     double full = (double)block_count / (double)processors;
-    double whole = longest > 0 ? (double)divide_up(block_count, processors) : full;
+    double whole = longest > 0 ? (double)ul_size_div_up(block_count, processors) : full;
     double least = longest > 1 ? longest : 1;
     waves.work = (whole > least ? whole : least) / full;
     /* A multiprocessor draws up to twice its share of the rate of memory. */
@@ -78,7 +73,7 @@ double ul_waves_share(const struct ul_profile *profile, enum ul_work_kind kind,
 static double tiled_ns(const struct ul_profile *profile, const struct ul_work_product *product,
                        double moved_ns, uint64_t rows, uint64_t columns, uint64_t parts)
 {
-    uint64_t across = divide_up(product->m, rows), down = divide_up(product->n, columns);
+    uint64_t across = ul_size_div_up(product->m, rows), down = ul_size_div_up(product->n, columns);
     uint64_t blocks = ul_size_mul_saturating(ul_size_mul_saturating(across, down), product->batch);
     blocks = ul_size_mul_saturating(blocks, parts);
     bool pairs = profile->device.capability >= PAIRS;
@@ -88,8 +83,8 @@ static double tiled_ns(const struct ul_profile *profile, const struct ul_work_pr
         share_of(profile, product->kind, more_rows, more_columns, product->element_bytes);
     double each = profile->rates[product->kind] * share / (double)profile->device.processors;
     double tile_ns =
-        2 * (double)rows * (double)columns * (double)divide_up(product->k, parts) / each;
-    double work_ns = (double)divide_up(blocks, profile->device.processors) * tile_ns;
+        2 * (double)rows * (double)columns * (double)ul_size_div_up(product->k, parts) / each;
+    double work_ns = (double)ul_size_div_up(blocks, profile->device.processors) * tile_ns;
     double memory_ns = moved_ns * ul_waves_of_blocks(profile, blocks, 0).memory;
     double ns = work_ns > memory_ns ? work_ns : memory_ns;
     if (parts == 1)

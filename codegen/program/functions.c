@@ -7,18 +7,10 @@
 
 #include <string.h>
 
-static uint32_t text_hash(const char *text)
-{
-    uint32_t hash = 2166136261u;
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    return hash;
-}
-
 static uint32_t *kernel_slot(struct ul_program_builder *builder, const char *text)
 {
     uint32_t mask = builder->kernel_table_size - 1;
-    uint32_t slot = text_hash(text) & mask;
+    uint32_t slot = ul_hash_more(UL_HASH_BEGIN, text, strlen(text)) & mask;
     while (builder->kernel_table[slot] != UL_NONE &&
            strcmp(builder->program->kernels[builder->kernel_table[slot]].text, text) != 0)
         slot = (slot + 1) & mask;

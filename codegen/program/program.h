@@ -348,8 +348,6 @@ void ul_program_find_joined(const struct ul_program *program, const struct ul_pl
                             const bool *runs, uint32_t *counts);
 
 /* streams.c */
-/* Whether the step at a position may run at the same time as others, on a stream of its own. */
-bool ul_program_may_run_beside(const struct ul_program *program, const struct ul_plan_position *at);
 /* The plan as the target runs it. Steps that may not run at the same time as others run where they
  * begin, on stream 0, and so do those that are on their stream at the time. */
 struct ul_plan ul_program_settle(const struct ul_program *program, const struct ul_plan *plan,

@@ -41,7 +41,8 @@ static bool writes_callers(const struct ul_program *program, const struct ul_pla
     return false;
 }
 
-bool ul_program_may_run_beside(const struct ul_program *program, const struct ul_plan_position *at)
+/* Whether the step at a position may run at the same time as others, on a stream of its own. */
+static bool may_run_beside(const struct ul_program *program, const struct ul_plan_position *at)
 {
     if (at->kind != UL_PLAN_RUN)
         return false;
@@ -77,7 +78,7 @@ static void settle_stream(const struct ul_program *program, uint32_t stream,
         if (at->kind == UL_PLAN_RUN && at->stream == stream) {
             begin = last == UL_PLAN_NONE ? p : begin;
             last = p;
-            may = may && ul_program_may_run_beside(program, at);
+            may = may && may_run_beside(program, at);
         }
         if (at->kind != UL_PLAN_WAIT || last == UL_PLAN_NONE || at->awaited < last ||
             positions[at->awaited].stream != stream)
@@ -127,7 +128,7 @@ struct ul_plan_streaming ul_program_streaming(const struct ul_program *program,
         const struct ul_plan_position *at = &plan->positions[p];
         group = joined[p] > 0 ? p : group;
         groups[p] = group;
-        may[p] = ul_program_may_run_beside(program, at);
+        may[p] = may_run_beside(program, at);
         counts[p] = ul_program_counts_blocks(program, at);
         if (at->kind != UL_PLAN_RUN || at->substep > 0)
             continue;

@@ -61,10 +61,9 @@ static enum ul_status add_value(struct ul_axis *axis, struct ul_options *trial, 
     if (*value == '\0')
         return ul_diag_set(diag, UL_USAGE, "--%s: the list of values has an empty one",
                            axis->row->name);
-    for (uint32_t i = 0; i < axis->values.count; i++)
-        if (strcmp(axis->values.items[i], value) == 0)
-            return ul_diag_set(diag, UL_USAGE, "--%s: the list has %s twice", axis->row->name,
-                               ul_option_shown(arena, value));
+    if (ul_texts_have(&axis->values, value))
+        return ul_diag_set(diag, UL_USAGE, "--%s: the list has %s twice", axis->row->name,
+                           ul_option_shown(arena, value));
     UL_TRY(ul_option_restore(trial, axis->row, set, diag));
     ul_texts_add(arena, &axis->set, set);
     ul_texts_add(arena, &axis->values, value);

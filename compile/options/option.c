@@ -13,6 +13,14 @@ void ul_texts_add(struct ul_arena *arena, struct ul_texts *list, const char *tex
     list->items[list->count++] = text;
 }
 
+bool ul_texts_have(const struct ul_texts *list, const char *text)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], text) == 0)
+            return true;
+    return false;
+}
+
 void ul_pairs_add(struct ul_arena *arena, struct ul_pairs *list, const char *name,
                   const char *value)
 {
@@ -25,6 +33,14 @@ void ul_named_sizes_add(struct ul_arena *arena, struct ul_named_sizes *list,
 {
     UL_GROW(arena, list->items, list->count, list->capacity);
     list->items[list->count++] = *item;
+}
+
+const struct ul_named_size *ul_named_sizes_find(const struct ul_named_sizes *list, const char *name)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i].name, name) == 0)
+            return &list->items[i];
+    return NULL;
 }
 
 const struct ul_option *ul_option_find(const struct ul_option_table *table, const char *name)

@@ -187,10 +187,14 @@ struct ul_axes {
 /* option.c */
 
 void ul_texts_add(struct ul_arena *arena, struct ul_texts *list, const char *text);
+bool ul_texts_have(const struct ul_texts *list, const char *text);
 void ul_pairs_add(struct ul_arena *arena, struct ul_pairs *list, const char *name,
                   const char *value);
 void ul_named_sizes_add(struct ul_arena *arena, struct ul_named_sizes *list,
                         const struct ul_named_size *item);
+/* The sizes under that name, or NULL. */
+const struct ul_named_size *ul_named_sizes_find(const struct ul_named_sizes *list,
+                                                const char *name);
 
 /* The row with that name, or NULL. */
 const struct ul_option *ul_option_find(const struct ul_option_table *table, const char *name);

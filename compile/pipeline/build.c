@@ -43,29 +43,12 @@ static enum ul_status build_program(struct ul_compile *compile, struct ul_progra
     return UL_OK;
 }
 
-/* From the file to the graph from which a program is made. */
-static enum ul_status read_model(struct ul_compile *compile, const char *model_path,
-                                 const struct ul_target *target)
-{
-    enum ul_status status = ul_compile_load_settled(compile, model_path);
-    if (status != UL_OK)
-        return status; /* the text already names the file */
-    status = ul_compile_rewrite(compile, target);
-    if (status == UL_INVALID && !compile->is_trial) {
-        ul_compile_explain_sizes(compile, model_path, &compile->diag);
-        status = compile->diag.status;
-    }
-    if (status != UL_OK)
-        ul_diag_prefix(&compile->diag, model_path);
-    return status;
-}
-
 static enum ul_status read_models(struct ul_compile *compile, const struct ul_texts *model_paths,
                                   const struct ul_target *target)
 {
     const char *path = model_paths->items[0];
     if (model_paths->count == 1 && (compile->pieces == NULL || compile->pieces->count == 1))
-        return read_model(compile, path, target);
+        return ul_compile_read_model(compile, path, target);
     if (model_paths->count == 1)
         ul_compile_list_pieces(compile, path);
     else

@@ -80,15 +80,15 @@ const char *ul_compile_command(struct ul_compile *compile)
     return is_elsewhere ? compiler->fallback : compiler->command;
 }
 
-const char *ul_compile_command_path(struct ul_compile *compile)
+/* The program that the command runs, or NULL. */
+static const char *command_path(struct ul_compile *compile)
 {
     return program_path(&compile->keep, ul_compile_command(compile));
 }
 
 bool ul_compile_has_compiler(struct ul_compile *compile)
 {
-    return ul_compile_compiler(compile)->toolkit == NULL ||
-           ul_compile_command_path(compile) != NULL;
+    return ul_compile_compiler(compile)->toolkit == NULL || command_path(compile) != NULL;
 }
 
 enum ul_status ul_compile_require_tools(struct ul_compile *compile)
@@ -100,7 +100,7 @@ enum ul_status ul_compile_require_tools(struct ul_compile *compile)
                            "$%s says where it is, --emit DIR needs none",
                            compile->program->options.target->traits.name, compiler->toolkit,
                            ul_compile_command(compile), compiler->option, compiler->variable);
-    if (ul_compile_command_path(compile) == NULL)
+    if (command_path(compile) == NULL)
         return ul_diag_set(&compile->diag, UL_COMPILER,
                            "%s, %s, is not here: install one (Debian: apt install gcc libc6-dev "
                            "make), or name it by --%s or $%s; --emit DIR needs none",
@@ -147,7 +147,7 @@ static bool has_library(struct ul_arena *arena, const char *root,
 static bool finds_library(struct ul_compile *compile)
 {
     const struct ul_target_companion *companion = ul_compile_compiler(compile)->companion;
-    const char *command = ul_compile_command_path(compile);
+    const char *command = command_path(compile);
     char *real = command != NULL && companion != NULL ? realpath(command, NULL) : NULL;
     if (real == NULL)
         return false;

@@ -170,6 +170,12 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
     return UL_OK;
 }
 
+enum ul_status ul_compile_load_ports(struct ul_compile *compile, const char *model_path)
+{
+    enum ul_status status = ul_compile_load(compile, model_path);
+    return compile->model.has_open_dims ? UL_OK : status;
+}
+
 /* Appends text to the message. */
 static void add_text(struct ul_diag *diag, const char *text)
 {

@@ -174,6 +174,9 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
 struct ul_plan_options ul_compile_planning(const struct ul_compile *compile)
 {
     const struct ul_compile_options *options = &compile->options;
+    struct ul_process_overhead overhead = {.run_bytes = 0};
+    if (compile->program != NULL)
+        overhead = ul_compile_overhead(compile, compile->program);
     return (struct ul_plan_options){
         .pack = options->pack,
         .order = options->order,
@@ -182,5 +185,6 @@ struct ul_plan_options ul_compile_planning(const struct ul_compile *compile)
         .budget_bytes = options->budget_bytes != 0 ? options->budget_bytes : compile->banks_bytes,
         .seed = options->seed,
         .time_limit_seconds = options->time_limit_seconds,
-        .orders = compile->orders};
+        .orders = compile->orders,
+        .overhead = overhead};
 }

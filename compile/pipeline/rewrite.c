@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs passes on a compile's graph: all of them, those from the layouts on, or splits alone. */
+/* Reads a model and runs passes on its graph: all of them, those from the layouts on, or splits
+ * alone. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
@@ -162,7 +163,8 @@ enum ul_status ul_compile_rewrite_joined(struct ul_compile *compile, const struc
     return run_passes(compile, target, "own");
 }
 
-enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_target *target)
+/* Runs the passes on the compile's graph, after --donate. */
+static enum ul_status rewrite(struct ul_compile *compile, const struct ul_target *target)
 {
     const char *stop = compile->options.stop_after;
     compile->graph.rounds_products = ul_compile_rounds_products(&compile->options, target);
@@ -178,4 +180,18 @@ enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_ta
     if (is_inside)
         return UL_OK;
     return ul_compile_split(compile, &compile->graph, &compile->options.splits, &compile->diag);
+}
+
+enum ul_status ul_compile_read_model(struct ul_compile *compile, const char *model_path,
+                                     const struct ul_target *target)
+{
+    UL_TRY(ul_compile_load_settled(compile, model_path)); /* whose texts name the file */
+    enum ul_status status = rewrite(compile, target);
+    if (status == UL_INVALID && !compile->is_trial) {
+        ul_compile_explain_sizes(compile, model_path, &compile->diag);
+        status = compile->diag.status;
+    }
+    if (status != UL_OK)
+        ul_diag_prefix(&compile->diag, model_path);
+    return status;
 }

@@ -170,29 +170,17 @@ static void list_parts(struct ul_arena *arena, const struct ul_onnx_model *model
                      ul_arena_copy_string(arena, model->outputs[i].name));
 }
 
-/* The file's inputs are known even where their sizes are open. */
 static enum ul_status read_parts(struct ul_compile *compile, uint32_t root, struct parts *parts)
 {
     struct ul_compile probe;
     ul_compile_init(&probe);
-    enum ul_status status = ul_compile_load(&probe, compile->roots[root].path);
-    if (status != UL_OK && !probe.model.has_open_dims)
-        compile->diag = probe.diag;
-    else
-        status = UL_OK;
+    enum ul_status status = ul_compile_load_ports(&probe, compile->roots[root].path);
     if (status == UL_OK)
         list_parts(&compile->keep, &probe.model, parts);
+    else
+        compile->diag = probe.diag;
     ul_compile_done(&probe);
     return status;
-}
-
-static bool has_name(const struct ul_texts *names, const char *name)
-{
-    for (uint32_t i = 0; i < names->count; i++) {
-        if (strcmp(names->items[i], name) == 0)
-            return true;
-    }
-    return false;
 }
 
 /* ---- options by name ---- */
@@ -211,10 +199,10 @@ static const char *name_in(const struct reader *reader, uint32_t root, enum part
     const struct ul_texts *names = &reader->parts[root].names[part];
     size_t length = strlen(name);
     *is_own = strncmp(said, name, length) == 0 && said[length] == ':' &&
-              has_name(names, said + length + 1);
+              ul_texts_have(names, said + length + 1);
     if (*is_own)
         return said + length + 1;
-    return has_name(names, said) ? said : NULL;
+    return ul_texts_have(names, said) ? said : NULL;
 }
 
 static enum ul_status refuse_name(const struct reader *reader, enum part part, const char *option,
@@ -234,15 +222,6 @@ static enum ul_status refuse_name(const struct reader *reader, enum part part, c
     }
     return ul_diag_set(&compile->diag, UL_USAGE, "--%s %s: none of the models has such %s:%s",
                        option, ul_option_shown(arena, said), what[part], text.data);
-}
-
-static bool is_said(const struct ul_named_sizes *list, const char *name)
-{
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (strcmp(list->items[i].name, name) == 0)
-            return true;
-    }
-    return false;
 }
 
 static struct ul_named_sizes *sizes_of(struct ul_compile *compile, uint32_t root, enum part part)
@@ -267,7 +246,7 @@ static enum ul_status give_sizes(const struct reader *reader, enum part part, co
                 if (size.name == NULL || is_own != (turn == 0))
                     continue;
                 used[i] = true;
-                if (is_own || !is_said(sizes, size.name))
+                if (is_own || ul_named_sizes_find(sizes, size.name) == NULL)
                     ul_named_sizes_add(&compile->keep, sizes, &size);
             }
         }
@@ -363,27 +342,6 @@ static enum ul_status check_storage(struct ul_compile *compile)
                                compile->roots[r].path, ul_dtype_get(declared)->name);
     }
     return UL_OK;
-}
-
-static enum ul_status rewrite_part(struct ul_compile *compile, uint32_t root,
-                                   const struct ul_target *target)
-{
-    struct ul_compile *part = compile->roots[root].part;
-    const char *path = compile->roots[root].path;
-    enum ul_status status = ul_compile_load_settled(part, path);
-    bool is_read = status == UL_OK; /* else the text already names the file */
-    if (is_read)
-        status = ul_compile_rewrite(part, target);
-    if (is_read && status == UL_INVALID && !compile->is_trial) {
-        ul_compile_explain_sizes(part, path, &part->diag);
-        status = part->diag.status;
-    }
-    if (status == UL_OK)
-        return UL_OK;
-    compile->diag = part->diag;
-    if (is_read)
-        ul_diag_prefix(&compile->diag, path);
-    return status;
 }
 
 /* Describes all models together; pieces have one. */
@@ -539,11 +497,17 @@ enum ul_status ul_compile_join_roots(struct ul_compile *compile, const struct ul
         UL_NEW_ARRAY(keep, const struct ul_graph *, compile->root_count);
     const char **names = UL_NEW_ARRAY(keep, const char *, compile->root_count);
     for (uint32_t r = 0; r < compile->root_count; r++) {
-        if (!compile->roots[r].is_borrowed)
-            UL_TRY(rewrite_part(compile, r, target));
-        graphs[r] = &compile->roots[r].part->graph;
+        struct ul_compile *part = compile->roots[r].part;
+        enum ul_status status = compile->roots[r].is_borrowed
+                                    ? UL_OK
+                                    : ul_compile_read_model(part, compile->roots[r].path, target);
+        if (status != UL_OK) {
+            compile->diag = part->diag;
+            return status;
+        }
+        graphs[r] = &part->graph;
         names[r] = compile->roots[r].name;
-        compile->weight_elements += compile->roots[r].part->weight_elements;
+        compile->weight_elements += part->weight_elements;
     }
     UL_TRY(check_storage(compile));
     describe_models(compile);

@@ -88,16 +88,15 @@ static enum ul_status read_model(struct quantizer *quantizer, const char *model_
     struct ul_compile *source = &quantizer->source, *asked = quantizer->compile;
     ul_options_copy(&source->options.base, &asked->options.base, sizeof source->options);
     enum ul_status status = ul_compile_load(source, model_path);
-    bool is_read = status == UL_OK;
-    if (is_read)
+    if (status == UL_OK) {
         status = check_floats(quantizer);
-    if (status == UL_OK)
-        status = ul_compile_simplify(source);
-    if (status == UL_OK)
-        return UL_OK;
-    asked->diag = source->diag;
-    if (is_read)
-        ul_diag_prefix(&asked->diag, model_path);
+        if (status == UL_OK)
+            status = ul_compile_simplify(source);
+        if (status != UL_OK)
+            ul_diag_prefix(&source->diag, model_path);
+    }
+    if (status != UL_OK)
+        asked->diag = source->diag;
     return status;
 }
 

@@ -53,17 +53,13 @@ static enum ul_status take(struct ul_arena *arena, const struct ul_value *value,
                            const struct ul_tensor *tensor, struct ul_quantize_data *data,
                            struct ul_diag *diag)
 {
-    struct ul_text want, got;
     uint64_t runs = run_count(&value->type, &tensor->type);
-    ul_text_init(&want, arena);
-    ul_text_init(&got, arena);
-    ul_type_print(&want, &value->type);
-    ul_type_print(&got, &tensor->type);
     if (runs == 0)
         return ul_diag_set(diag, UL_INVALID,
                            "%s: is %s, and the input is %s: the types must agree, and all "
                            "dimensions but the first, which may be a multiple",
-                           shown, got.data, want.data);
+                           shown, ul_type_text(arena, &tensor->type),
+                           ul_type_text(arena, &value->type));
     if (value->type.rank > 0 && data->sample_count != 0 && data->sample_count != runs)
         return ul_diag_set(diag, UL_INVALID,
                            "%s: holds data for %llu runs, and the arrays before it for %llu", shown,

@@ -110,60 +110,61 @@ static bool is_same(const struct ul_texts *a, const struct ul_texts *b)
     return same;
 }
 
-/* The alternative with these texts, or UL_NONE. */
-static uint32_t find(const struct ul_alternatives *alternatives,
-                     const struct ul_alternative_form *wanted)
+/* The alternative with these texts, or NULL. */
+static struct ul_alternative *find(const struct ul_alternatives *alternatives,
+                                   const struct ul_alternative_form *wanted)
 {
     for (uint32_t i = 0; i < alternatives->count; i++) {
         const struct ul_alternative_form *form = &alternatives->items[i].form;
         if (is_same(&form->row_major, &wanted->row_major) &&
             is_same(&form->splits, &wanted->splits) && is_same(&form->inside, &wanted->inside))
-            return i;
+            return &alternatives->items[i];
     }
-    return UL_NONE;
+    return NULL;
 }
 
 /* The alternative with the same layout, not split and with nothing inside. */
-static uint32_t find_unsplit(const struct ul_alternatives *alternatives,
-                             const struct ul_alternative_form *form)
+static struct ul_alternative *find_unsplit(const struct ul_alternatives *alternatives,
+                                           const struct ul_alternative_form *form)
 {
     const struct ul_alternative_form unsplit = {.row_major = form->row_major};
     return find(alternatives, &unsplit);
 }
 
-/* The graph as it is laid out, before chains are split. */
-static enum ul_status lay_out(struct ul_alternatives *alternatives,
-                              struct ul_alternative *alternative, struct ul_diag *diag)
-{
-    const struct ul_alternative_form *form = &alternative->form;
-    uint32_t unsplit = find_unsplit(alternatives, form);
-    UL_ASSERT(unsplit != UL_NONE || form->splits.count + form->inside.count == 0);
-    if (unsplit == UL_NONE)
-        return ul_compile_lay_out(alternatives->compile, alternative->arena, &alternative->graph,
-                                  &form->row_major, diag);
-    ul_graph_copy(&alternative->graph, alternative->arena, &alternatives->items[unsplit].graph);
-    return UL_OK;
-}
-
 static enum ul_status build_alternative(struct ul_alternatives *alternatives,
                                         struct ul_alternative *alternative, struct ul_diag *diag)
 {
+    struct ul_compile *compile = alternatives->compile;
+    struct ul_arena *arena = &alternative->arena;
+    struct ul_graph *graph = &alternative->graph;
     const struct ul_alternative_form *form = &alternative->form;
-    const struct ul_program *base = alternatives->compile->program;
-    struct ul_program_options options = base->options;
-    uint32_t unsplit = find_unsplit(alternatives, form);
+    const struct ul_alternative *unsplit = find_unsplit(alternatives, form);
+    struct ul_program_options options = compile->program->options;
+    UL_ASSERT(unsplit != NULL || form->splits.count + form->inside.count == 0);
     if (options.baseline == NULL)
-        options.baseline = base;
-    options.unsplit = unsplit == UL_NONE ? NULL : alternatives->items[unsplit].program;
-    UL_TRY(lay_out(alternatives, alternative, diag));
-    UL_TRY(ul_compile_move_inside(alternatives->compile, &alternative->graph, &form->inside, diag));
-    UL_TRY(ul_compile_split(alternatives->compile, &alternative->graph, &form->splits, diag));
-    UL_TRY(ul_program_build(alternative->arena, &alternative->graph, &options,
-                            &alternative->program, diag));
+        options.baseline = compile->program;
+    options.unsplit = unsplit == NULL ? NULL : unsplit->program;
+    if (unsplit == NULL)
+        UL_TRY(ul_compile_lay_out(compile, arena, graph, &form->row_major, diag));
+    else
+        ul_graph_copy(graph, arena, &unsplit->graph);
+    UL_TRY(ul_compile_move_inside(compile, graph, &form->inside, diag));
+    UL_TRY(ul_compile_split(compile, graph, &form->splits, diag));
+    UL_TRY(ul_program_build(arena, graph, &options, &alternative->program, diag));
     const struct ul_problem *problem = alternative->program->problem;
     const struct ul_plan_options planning = plan_options(alternatives, problem);
-    UL_TRY(ul_plan_unlimited(alternative->arena, problem, &planning, &alternative->plan, diag));
-    return plan_lean(alternatives, alternative->arena, alternative, diag);
+    UL_TRY(ul_plan_unlimited(arena, problem, &planning, &alternative->plan, diag));
+    return plan_lean(alternatives, arena, alternative, diag);
+}
+
+/* Makes an alternative's memory the compile's. */
+static void adopt_memory(struct ul_compile *compile, struct ul_alternative *alternative)
+{
+    if (alternative->is_adopted)
+        return;
+    UL_GROW(&compile->keep, compile->adopted, compile->adopted_count, compile->adopted_capacity);
+    compile->adopted[compile->adopted_count++] = &alternative->arena;
+    alternative->is_adopted = true;
 }
 
 enum ul_status ul_alternatives_try(struct ul_alternatives *alternatives,
@@ -171,19 +172,20 @@ enum ul_status ul_alternatives_try(struct ul_alternatives *alternatives,
 {
     struct ul_alternative *alternative = &alternatives->items[alternatives->count];
     struct ul_diag diag = {0};
-    if (find(alternatives, form) != UL_NONE || alternatives->count == UL_MAX_ALTERNATIVES ||
+    if (find(alternatives, form) != NULL || alternatives->count == UL_MAX_ALTERNATIVES ||
         alternatives->steps > MAX_STEPS)
         return UL_OK;
     *alternative = (struct ul_alternative){.form = *form};
-    ul_arena_init(&alternative->own);
-    alternative->arena = form->inside.count > 0 ? &alternatives->compile->keep : &alternative->own;
+    ul_arena_init(&alternative->arena);
     enum ul_status status = build_alternative(alternatives, alternative, &diag);
     if (status == UL_OK) {
         alternatives->steps += alternative->program->step_count;
         alternatives->count++;
+        if (form->inside.count > 0)
+            adopt_memory(alternatives->compile, alternative);
         return UL_OK;
     }
-    ul_arena_done(&alternative->own);
+    ul_arena_done(&alternative->arena);
     if (status == UL_UNSUPPORTED || status == UL_USAGE)
         return UL_OK;
     alternatives->compile->diag = diag;
@@ -208,33 +210,23 @@ static bool is_in_front(const struct ul_alternatives *alternatives, uint32_t ind
     return true;
 }
 
-/* Merges a plan, and the same order with fewer optional values. The alternatives' arenas end before
- * the ladder does, so what the ladder holds belongs to the compile. */
-static enum ul_status merge_plan(struct ul_alternatives *alternatives, uint32_t index,
-                                 const struct ul_plan *plan)
-{
-    struct ul_compile *compile = alternatives->compile;
-    const struct ul_problem *problem = alternatives->items[index].program->problem;
-    struct ul_plan base = ul_plan_keep(&compile->keep, problem, plan);
-    struct ul_plan_ladder ladder = {.count = 0};
-    if (!ul_alternatives_have_time(alternatives))
-        return UL_OK;
-    ul_plan_place_overhead(&compile->keep, problem, &base);
-    UL_TRY(ul_ladder_spread(&compile->keep, problem, &alternatives->planning, &base,
-                            &compile->ladder, &ladder, &compile->diag));
-    ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
-    return UL_OK;
-}
-
-/* Counts the process of an alternative, as far as a ladder of its plans depends on it. */
+/* Counts what an alternative takes outside its buffer, on which its ladders depend. The compile
+ * keeps ladders longer than the alternatives' arenas, so it gets the plans from which they are
+ * made. */
 static void count_alternative(struct ul_alternatives *alternatives, uint32_t index)
 {
-    const struct ul_program *program = alternatives->items[index].program;
+    struct ul_compile *compile = alternatives->compile;
+    struct ul_alternative *alternative = &alternatives->items[index];
+    const struct ul_program *program = alternative->program;
+    struct ul_plan *plans[] = {&alternative->plan, &alternative->lean};
+    bool is_process = ul_compile_is_process(compile);
     if (index > 0)
-        ul_footprint_count_overhead(program, ul_compile_is_process(alternatives->compile));
-    alternatives->processes[index] =
-        ul_footprint_overhead(program, ul_compile_is_process(alternatives->compile));
-    alternatives->planning.overhead = ul_compile_overhead(alternatives->compile, program);
+        ul_footprint_count_overhead(program, is_process);
+    alternative->process = ul_footprint_overhead(program, is_process);
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        *plans[i] = ul_plan_keep(&compile->keep, program->problem, plans[i]);
+        ul_plan_place_overhead(&compile->keep, program->problem, plans[i]);
+    }
 }
 
 /* Whether a method of recomputation that was named can be used for the alternative: no other may
@@ -249,13 +241,6 @@ static bool is_served(struct ul_alternatives *alternatives, struct ul_alternativ
     return true;
 }
 
-static enum ul_status merge_plans(struct ul_alternatives *alternatives, uint32_t index)
-{
-    count_alternative(alternatives, index);
-    UL_TRY(merge_plan(alternatives, index, &alternatives->items[index].plan));
-    return merge_plan(alternatives, index, &alternatives->items[index].lean);
-}
-
 /* The bytes below which plans of an alternative with light work inside may be useful: with more
  * room, recomputation takes less time. The ends of the ladder are the same for every budget. */
 static uint64_t deep_bytes(const struct ul_plan_ladder *ladder)
@@ -267,59 +252,70 @@ static uint64_t deep_bytes(const struct ul_plan_ladder *ladder)
     return last + (first - last) / DEEP;
 }
 
-/* Merges plans with recomputations. */
-static enum ul_status merge_ladder(struct ul_alternatives *alternatives, uint32_t index)
+/* Merges an alternative's plan with the same order and fewer optional values, or, if it `repeats`
+ * steps, with recomputations. */
+static enum ul_status merge_plan(struct ul_alternatives *alternatives, uint32_t index,
+                                 const struct ul_plan *plan, bool repeats)
 {
     struct ul_compile *compile = alternatives->compile;
-    const struct ul_program *program = alternatives->items[index].program;
-    struct ul_plan_options planning = alternatives->planning;
+    const struct ul_alternative *alternative = &alternatives->items[index];
+    const struct ul_problem *problem = alternative->program->problem;
     struct ul_plan_ladder ladder = {.count = 0};
     if (!ul_alternatives_have_time(alternatives))
         return UL_OK;
-    planning.budget_bytes = alternatives->budget_bytes;
-    planning.overhead = ul_compile_overhead(compile, program);
-    if (alternatives->items[index].form.inside.count > 0)
-        planning.below_bytes = deep_bytes(&compile->ladder);
-    struct ul_plan base =
-        ul_plan_keep(&compile->keep, program->problem, &alternatives->items[index].plan);
-    ul_plan_place_overhead(&compile->keep, program->problem, &base);
-    UL_TRY(ul_ladder_build(&compile->keep, program->problem, &planning, &base, &ladder,
-                           &compile->diag));
+    struct ul_plan_options planning = alternatives->planning;
+    planning.overhead = ul_compile_overhead(compile, alternative->program);
+    if (repeats) {
+        planning.budget_bytes = alternatives->budget_bytes;
+        if (alternative->form.inside.count > 0)
+            planning.below_bytes = deep_bytes(&compile->ladder);
+        UL_TRY(ul_ladder_build(&compile->keep, problem, &planning, plan, &ladder, &compile->diag));
+    } else {
+        UL_TRY(ul_ladder_spread(&compile->keep, problem, &planning, plan, &compile->ladder, &ladder,
+                                &compile->diag));
+    }
     ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
     return UL_OK;
 }
 
-enum ul_status ul_alternatives_merge(struct ul_alternatives *alternatives, uint32_t index)
+static enum ul_status merge_plans(struct ul_alternatives *alternatives, uint32_t index)
 {
-    UL_ASSERT(index > 0 && index < alternatives->count);
-    if (!is_served(alternatives, &alternatives->items[index]))
+    const struct ul_alternative *alternative = &alternatives->items[index];
+    count_alternative(alternatives, index);
+    UL_TRY(merge_plan(alternatives, index, &alternative->plan, false));
+    return merge_plan(alternatives, index, &alternative->lean, false);
+}
+
+enum ul_status ul_alternatives_add(struct ul_alternatives *alternatives,
+                                   const struct ul_alternative_form *form)
+{
+    uint32_t index = alternatives->count;
+    if (!ul_alternatives_have_time(alternatives))
+        return UL_OK;
+    UL_TRY(ul_alternatives_try(alternatives, form));
+    if (alternatives->count == index || !is_served(alternatives, &alternatives->items[index]))
         return UL_OK;
     UL_TRY(merge_plans(alternatives, index));
-    return merge_ladder(alternatives, index);
+    return merge_plan(alternatives, index, &alternatives->items[index].plan, true);
 }
 
 enum ul_status ul_alternatives_merge_front(struct ul_alternatives *alternatives)
 {
+    const struct ul_alternative *items = alternatives->items;
     uint32_t *front = alternatives->front, count = 0;
     for (uint32_t i = 1; i < alternatives->count; i++) {
-        if (is_in_front(alternatives, i) && is_served(alternatives, &alternatives->items[i]))
-            front[count++] = i;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        UL_TRY(merge_plans(alternatives, front[i]));
-    for (uint32_t i = 0; i + 1 < count; i++) {
-        for (uint32_t k = i + 1; k < count; k++) {
-            if (is_better(&alternatives->items[front[k]], &alternatives->items[front[i]])) {
-                uint32_t other = front[i];
-                front[i] = front[k];
-                front[k] = other;
-            }
-        }
+        if (!is_in_front(alternatives, i) || !is_served(alternatives, &alternatives->items[i]))
+            continue;
+        uint32_t at = count++;
+        for (; at > 0 && is_better(&items[i], &items[front[at - 1]]); at--)
+            front[at] = front[at - 1];
+        front[at] = i;
+        UL_TRY(merge_plans(alternatives, i));
     }
     uint32_t ladders = count < MAX_LADDERS ? count : MAX_LADDERS;
     for (uint32_t i = 0; i < ladders; i++) {
         uint32_t index = front[(uint64_t)i * (count - 1) / (ladders < 2 ? 1 : ladders - 1)];
-        UL_TRY(merge_ladder(alternatives, index));
+        UL_TRY(merge_plan(alternatives, index, &items[index].plan, true));
     }
     alternatives->front_count = count;
     return UL_OK;
@@ -343,26 +339,9 @@ enum ul_status ul_alternatives_begin(struct ul_alternatives *alternatives,
                                          .splits = compile->options.splits,
                                          .inside = compile->options.inside}};
     alternatives->count = 1;
+    UL_TRY(plan_lean(alternatives, &compile->keep, &alternatives->items[0], &compile->diag));
     count_alternative(alternatives, 0);
-    return plan_lean(alternatives, &compile->keep, &alternatives->items[0], &compile->diag);
-}
-
-/* Keeps the graph of the first program, with which others were compared: the compile is about to
- * hold another. */
-static void set_aside(struct ul_compile *compile)
-{
-    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
-    *graph = compile->graph;
-    compile->program->graph = graph;
-}
-
-static void keep_memory(struct ul_compile *compile, struct ul_alternative *alternative)
-{
-    if (alternative->arena != &alternative->own || alternative->is_adopted)
-        return;
-    UL_GROW(&compile->keep, compile->adopted, compile->adopted_count, compile->adopted_capacity);
-    compile->adopted[compile->adopted_count++] = &alternative->own;
-    alternative->is_adopted = true;
+    return UL_OK;
 }
 
 /* Runs the alternative's passes again on the compile's graph, for the output of --print-after:
@@ -389,11 +368,12 @@ enum ul_status ul_alternatives_adopt(struct ul_alternatives *alternatives, uint3
     struct ul_alternative *alternative = &alternatives->items[index];
     if (index == 0)
         return UL_OK;
-    uint32_t unsplit = find_unsplit(alternatives, &alternative->form);
-    keep_memory(compile, alternative);
-    if (unsplit != 0 && unsplit != UL_NONE) /* the program in pieces has the same calls */
-        keep_memory(compile, &alternatives->items[unsplit]);
-    set_aside(compile);
+    struct ul_alternative *unsplit = find_unsplit(alternatives, &alternative->form);
+    adopt_memory(compile, alternative);
+    if (unsplit != &alternatives->items[0] && unsplit != NULL)
+        adopt_memory(compile, unsplit); /* the program in pieces has the same calls */
+    /* the first program, with which others were compared, keeps its graph */
+    compile->program->graph = ul_arena_copy(&compile->keep, &compile->graph, sizeof compile->graph);
     UL_TRY(print_passes(compile, &alternative->form));
     compile->graph = alternative->graph;
     compile->program = alternative->program;
@@ -411,5 +391,5 @@ void ul_alternatives_end(struct ul_alternatives *alternatives)
         compile->ladder.rungs[i].plan.stopped_by_time = true;
     for (uint32_t i = 1; i < alternatives->count; i++)
         if (!alternatives->items[i].is_adopted)
-            ul_arena_done(&alternatives->items[i].own);
+            ul_arena_done(&alternatives->items[i].arena);
 }

@@ -7,8 +7,8 @@
  * computed in pieces (--split) and some light results computed by their readers (--inside), with
  * its program and its plan without a budget. What is tried does not depend on the budget, so that
  * there is one ladder for all. Ownership: the parts of an alternative live in its arena; texts and
- * what the ladder holds live in the compile's, and, for alternatives with light work inside, all
- * that reports need. The compile takes over the alternative that is picked. */
+ * what the ladder holds live in the compile's. The compile takes over the arenas of the alternative
+ * that is picked and, for reports, of those with light work inside. */
 #ifndef UL_COMPILE_VARIANTS_H
 #define UL_COMPILE_VARIANTS_H
 
@@ -23,12 +23,13 @@ struct ul_alternative_form {
 };
 
 struct ul_alternative {
-    struct ul_arena own, *arena; /* `arena`: its own, or the compile's */
-    bool is_adopted;             /* the compile has taken its own arena over */
+    struct ul_arena arena;
+    bool is_adopted; /* the compile has taken its arena over */
     struct ul_graph graph;
     struct ul_program *program;
     struct ul_plan plan; /* without a budget */
     struct ul_plan lean; /* where steps take the least scratch, whatever that costs */
+    struct ul_process_overhead process; /* once its plans are merged */
     struct ul_alternative_form form;
 };
 
@@ -37,10 +38,8 @@ struct ul_alternatives {
     struct ul_plan_options planning; /* for plans without a budget */
     uint64_t budget_bytes;           /* where ladders are searched more closely */
     uint32_t count;
-    struct ul_alternative *items; /* item 0 is the compile's own */
-    uint64_t steps;               /* in all together */
-    struct ul_process_overhead
-        processes[UL_MAX_ALTERNATIVES];               /* of alternatives whose plans are merged */
+    struct ul_alternative *items;                     /* item 0 is the compile's own */
+    uint64_t steps;                                   /* in all together */
     uint32_t front_count, front[UL_MAX_ALTERNATIVES]; /* those in pieces, the smallest first */
     struct ul_effort effort;                          /* the deadline of all */
 };
@@ -65,9 +64,10 @@ enum ul_status ul_alternatives_try(struct ul_alternatives *alternatives,
 /* Merges into the compile's ladder the plans of alternatives that no other equals in bytes and
  * cost; for the smallest, and for some spread evenly, also plans with recomputations. */
 enum ul_status ul_alternatives_merge_front(struct ul_alternatives *alternatives) UL_MUST_CHECK;
-/* Merges the plans of an alternative, including those with recomputations. */
-enum ul_status ul_alternatives_merge(struct ul_alternatives *alternatives,
-                                     uint32_t index) UL_MUST_CHECK;
+/* Tries a program, while there is time, and merges its plans, including those with
+ * recomputations. */
+enum ul_status ul_alternatives_add(struct ul_alternatives *alternatives,
+                                   const struct ul_alternative_form *form) UL_MUST_CHECK;
 
 /* splits.c, inside.c, layouts.c: each tries some programs and merges them into the compile's
  * ladder. */

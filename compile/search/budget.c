@@ -8,21 +8,13 @@
 
 /* ---- Alternatives ---- */
 
-static bool is_disabled(const struct ul_compile *compile, const char *pass)
-{
-    for (uint32_t i = 0; i < compile->options.no_passes.count; i++) {
-        if (strcmp(compile->options.no_passes.items[i], pass) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Tries all rows, unless the user disabled their pass. */
 static enum ul_status try_all(struct ul_alternatives *alternatives)
 {
     const struct ul_compile *compile = alternatives->compile;
     for (const struct ul_try *row = ul_tries; row->kind != NULL; row++)
-        if (row->vary != NULL && row->applies(compile) && !is_disabled(compile, row->kind))
+        if (row->vary != NULL && row->applies(compile) &&
+            !ul_texts_have(&compile->options.no_passes, row->kind))
             UL_TRY(row->vary(alternatives));
     return UL_OK;
 }
@@ -41,8 +33,8 @@ static void report_alternatives(const struct ul_alternatives *alternatives)
                                                  .row_major = form->row_major.items,
                                                  .inside_count = form->inside.count,
                                                  .inside = form->inside.items,
-                                                 .process = alternatives->processes[i]};
-        if (alternative->arena == &compile->keep)
+                                                 .process = alternative->process};
+        if (alternative->is_adopted)
             ul_compile_describe_alternative(compile, &alternative->graph, alternative->program,
                                             &alternative->plan, &rows[i]);
     }
@@ -71,7 +63,6 @@ static enum ul_status solve(struct ul_compile *compile)
 {
     struct ul_plan_options planning = ul_compile_planning(compile);
     struct ul_plan_rung rung;
-    planning.overhead = ul_compile_overhead(compile, compile->program);
     UL_TRY(ul_compile_read_kept(compile, &planning.kept));
     if (compile->options.checkpoint != NULL)
         planning.remat = planning.kept != NULL ? UL_REMAT_KEEP : UL_REMAT_NONE;
@@ -95,7 +86,6 @@ static enum ul_status take_spares(struct ul_compile *compile)
 {
     const struct ul_problem *problem = compile->program->problem;
     struct ul_plan_options planning = ul_compile_planning(compile);
-    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
     bool has_spares = false;
     for (uint32_t s = 0; s < problem->step_count; s++)
         has_spares = has_spares || problem->steps[s].spare_count > 0;
@@ -107,7 +97,7 @@ static enum ul_status take_spares(struct ul_compile *compile)
     UL_TRY(ul_plan_solve(&compile->keep, problem, &planning, &compile->plan, &compile->diag));
     UL_TRY(ul_plan_take_spares(&compile->keep, problem, &compile->plan, &compile->diag));
     UL_TRY(ul_plan_unfold(&compile->keep, problem, &compile->plan, &compile->diag));
-    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&overhead, &compile->plan);
+    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&planning.overhead, &compile->plan);
     compile->plan.smallest_budget_bytes = compile->plan.bounded_bytes;
     return UL_OK;
 }
@@ -136,66 +126,38 @@ static enum ul_status gather_kinds(struct ul_compile *compile,
                   : UL_OK;
 }
 
-/* Sets the bytes that a budget bounds, for a plan that had reserved so many bytes before it was
- * rearranged. */
-static void set_bounded(struct ul_compile *compile, uint64_t reserved_bytes)
+/* Groups steps that may share a launch. Where there is no room for all of them, fewer may be
+ * grouped. */
+static enum ul_status gather(struct ul_compile *compile, const struct ul_plan_options *planning)
 {
-    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
-    struct ul_plan *plan = &compile->plan;
-    if (plan->reserved_bytes[0] == reserved_bytes)
-        return;
-    plan->bounded_bytes = ul_plan_bounded_bytes(&overhead, plan);
-    if (plan->bounded_bytes < plan->smallest_budget_bytes)
-        plan->smallest_budget_bytes = plan->bounded_bytes;
+    uint64_t launches = launch_count(compile);
+    UL_TRY(gather_kinds(compile, planning, true));
+    return launch_count(compile) < launches ? UL_OK : gather_kinds(compile, planning, false);
 }
 
-/* Groups steps that may share a launch, unless the user named an order. Where there is no room for
- * all of them, fewer may be grouped. */
-static enum ul_status gather(struct ul_compile *compile)
-{
-    const struct ul_plan_options planning = ul_compile_planning(compile);
-    const struct ul_plan *plan = &compile->plan;
-    if (planning.order != UL_ORDER_BEST || planning.pack == UL_PACK_NONE)
-        return UL_OK;
-    uint64_t reserved_bytes = plan->reserved_bytes[0], launches = launch_count(compile);
-    UL_TRY(gather_kinds(compile, &planning, true));
-    if (launch_count(compile) >= launches)
-        UL_TRY(gather_kinds(compile, &planning, false));
-    set_bounded(compile, reserved_bytes);
-    return UL_OK;
-}
-
-/* Lets branches run at the same time, unless the user named an order. */
-static enum ul_status stream(struct ul_compile *compile)
+/* Lets branches run at the same time. */
+static enum ul_status stream(struct ul_compile *compile, const struct ul_plan_options *planning)
 {
     enum { LEAST_PERCENT = 5 };
-    const struct ul_plan_options planning = ul_compile_planning(compile);
-    const struct ul_plan *plan = &compile->plan;
     const struct ul_program *program = compile->program;
-    if (!program->options.target->traits.has_streams || planning.order != UL_ORDER_BEST ||
-        planning.pack == UL_PACK_NONE || compile->options.streams == UL_STREAMS_ONE ||
-        !ul_plan_only_runs(plan))
+    if (!program->options.target->traits.has_streams ||
+        compile->options.streams == UL_STREAMS_ONE || !ul_plan_only_runs(&compile->plan))
         return UL_OK;
-    struct ul_plan_streaming streaming = ul_program_streaming(program, plan, &compile->keep);
-    uint64_t reserved_bytes = plan->reserved_bytes[0];
+    struct ul_plan_streaming streaming =
+        ul_program_streaming(program, &compile->plan, &compile->keep);
     streaming.least_percent = compile->options.streams == UL_STREAMS_TWO ? 0 : LEAST_PERCENT;
-    UL_TRY(ul_plan_stream(&compile->keep, program->problem, &planning, &streaming, &compile->plan,
-                          &compile->diag));
-    set_bounded(compile, reserved_bytes);
-    return UL_OK;
+    return ul_plan_stream(&compile->keep, program->problem, planning, &streaming, &compile->plan,
+                          &compile->diag);
 }
 
-/* The limit for the search of plans: a budget, or the room of the spaces. */
-static uint64_t limit_of(const struct ul_compile *compile)
+/* Changes the order of the plan for fewer launches and for streams, unless the user named one. */
+static enum ul_status rearrange(struct ul_compile *compile)
 {
-    return ul_compile_planning(compile).budget_bytes;
-}
-
-static bool is_within(const struct ul_compile *compile)
-{
-    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
-    uint64_t budget = limit_of(compile);
-    return budget == 0 || ul_plan_bounded_bytes(&overhead, &compile->plan) <= budget;
+    const struct ul_plan_options planning = ul_compile_planning(compile);
+    if (planning.order != UL_ORDER_BEST || planning.pack == UL_PACK_NONE)
+        return UL_OK;
+    UL_TRY(gather(compile, &planning));
+    return stream(compile, &planning);
 }
 
 /* Counts the nodes of all roots, without those of nested blocks. */
@@ -252,11 +214,19 @@ static void restore_solved(struct ul_compile *compile, const struct solved *solv
     compile->report.alternatives = solved->alternatives;
 }
 
+/* Whether there is a limit, a budget or the room of the spaces, that the plan keeps. */
+static bool is_within(const struct ul_compile *compile)
+{
+    const struct ul_plan_options planning = ul_compile_planning(compile);
+    return planning.budget_bytes > 0 &&
+           ul_plan_bounded_bytes(&planning.overhead, &compile->plan) <= planning.budget_bytes;
+}
+
 /* Whether the plan without pass once, which the compile holds, is better than the one with it. */
 static bool is_better_without(const struct ul_compile *compile, const struct solved *with)
 {
     const struct ul_plan *plan = &compile->plan;
-    if (limit_of(compile) > 0)
+    if (ul_compile_planning(compile).budget_bytes > 0)
         return is_within(compile) || plan->smallest_budget_bytes < with->plan.smallest_budget_bytes;
     return with->plan.reserved_bytes[0] >
            plan->reserved_bytes[0] + plan->rows.class_bytes[UL_PLAN_WEIGHTS] / UL_ONCE_PART;
@@ -265,18 +235,18 @@ static bool is_better_without(const struct ul_compile *compile, const struct sol
 /* Pass once follows the order of the file and does not know what a library packs: constants that it
  * computes may take more bytes in a plan than the steps that make them. Plans without a budget show
  * whether they take hardly more. What does not fit is tried without the pass. */
-static enum ul_status solve_either(struct ul_compile *compile)
+static enum ul_status solve_either(struct ul_compile *compile, const struct solved *first)
 {
-    const struct solved first = keep_solved(compile);
     bool differs = false;
     UL_TRY(solve(compile));
-    if ((limit_of(compile) > 0 && is_within(compile)) || compile->options.train ||
-        compile->options.pack == UL_PACK_NONE || compile->options.time_limit_seconds > 0 ||
-        is_disabled(compile, "once") || ul_compile_has_ranges(&compile->options) ||
-        compile->before_layout.node_count == 0 || !ul_once_has_codes(&compile->before_layout))
+    if (is_within(compile) || compile->options.train || compile->options.pack == UL_PACK_NONE ||
+        compile->options.time_limit_seconds > 0 ||
+        ul_texts_have(&compile->options.no_passes, "once") ||
+        ul_compile_has_ranges(&compile->options) || compile->before_layout.node_count == 0 ||
+        !ul_once_has_codes(&compile->before_layout))
         return UL_OK;
     const struct solved with = keep_solved(compile);
-    restore_solved(compile, &first);
+    restore_solved(compile, first);
     UL_TRY(build_without_once(compile, &differs));
     if (differs)
         UL_TRY(solve(compile));
@@ -291,9 +261,8 @@ static enum ul_status solve_laid_out(struct ul_compile *compile)
     const struct solved first = keep_solved(compile);
     for (uint32_t try = 1;; try++) {
         uint64_t next_bytes;
-        UL_TRY(solve_either(compile));
+        UL_TRY(solve_either(compile, &first));
         struct ul_plan_options planning = ul_compile_planning(compile);
-        planning.overhead = ul_compile_overhead(compile, compile->program);
         UL_TRY(ul_plan_lay_out(&compile->keep, compile->program->problem, &planning, &compile->plan,
                                &next_bytes, &compile->diag));
         if (next_bytes == 0 || try == UL_LAY_OUT_TRIES)
@@ -308,9 +277,7 @@ enum ul_status ul_compile_solve(struct ul_compile *compile)
     ul_compile_progress(compile, "planning");
     enum ul_status status = solve_laid_out(compile);
     if (status == UL_OK)
-        status = gather(compile);
-    if (status == UL_OK)
-        status = stream(compile);
+        status = rearrange(compile);
     if (status == UL_OK) {
         ul_plan_drop_overhead(&compile->keep, compile->program->problem, &compile->plan);
         status = take_spares(compile);
@@ -322,13 +289,6 @@ enum ul_status ul_compile_solve(struct ul_compile *compile)
 }
 
 /* ---- Plans that do not fit ---- */
-
-/* UL_NO_FIT with why, where a method that was named does not serve. */
-static enum ul_status require_methods(struct ul_compile *compile)
-{
-    struct ul_plan_options planning = ul_compile_planning(compile);
-    return ul_plan_require_methods(&planning, &compile->plan, &compile->diag);
-}
 
 static enum ul_status require_offload(struct ul_compile *compile)
 {
@@ -374,16 +334,15 @@ static enum ul_status require_spaces(struct ul_compile *compile, struct ul_refus
 
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
-    struct ul_process_overhead overhead = ul_compile_overhead(compile, compile->program);
+    const struct ul_plan_options planning = ul_compile_planning(compile);
     const struct ul_program_offload *offload = &compile->program->options.offload;
-    struct ul_refusal refusal = {.budget_bytes = compile->options.budget_bytes,
-                                 .needed_bytes = ul_plan_bounded_bytes(&overhead, &compile->plan),
-                                 .offload_budget_bytes =
-                                     offload->exists ? offload->capacity_bytes : 0,
-                                 .keeps = compile->options.checkpoint != NULL};
+    struct ul_refusal refusal = {
+        .budget_bytes = compile->options.budget_bytes,
+        .needed_bytes = ul_plan_bounded_bytes(&planning.overhead, &compile->plan),
+        .offload_budget_bytes = offload->exists ? offload->capacity_bytes : 0,
+        .keeps = compile->options.checkpoint != NULL};
     UL_ASSERT(compile->report.plan == &compile->plan);
-    struct ul_plan_options planning = ul_compile_planning(compile);
-    UL_TRY(require_methods(compile));
+    UL_TRY(ul_plan_require_methods(&planning, &compile->plan, &compile->diag));
     UL_TRY(require_offload(compile));
     UL_TRY(require_spaces(compile, &refusal));
     if (refusal.budget_bytes == 0 || refusal.needed_bytes <= refusal.budget_bytes)

@@ -208,24 +208,25 @@ static bool joins(const struct points *p, ul_node_id id)
 static uint32_t place_of(const struct points *p, ul_node_id id)
 {
     uint32_t value = place_of_value(p, p->graph->nodes[id].outputs[0]);
-    uint32_t group = p->graph->nodes[id].group, place = UL_PLAN_NONE;
+    uint32_t kernel = ul_node_kernel(p->graph, id), place = UL_PLAN_NONE;
     for (uint32_t i = 0; i < p->forward_count; i++) {
         ul_node_id last = p->program->steps[p->forward[i]].node;
         bool is_made = value != UL_PLAN_NONE && step_touches(p, p->forward[i], value, true);
-        bool is_in = last == id || (group != UL_NONE && p->graph->nodes[last].group == group);
+        bool is_in = ul_node_kernel(p->graph, last) == kernel;
         if (is_made || (value == UL_PLAN_NONE && is_in))
             place = i;
     }
     return place;
 }
 
-/* A hash of the steps of a part, by FNV-1a. */
+/* A hash of the steps of a part. */
 static uint32_t part_kind(const struct points *p, uint32_t begin, uint32_t end)
 {
-    uint32_t hash = 2166136261u;
-    for (uint32_t i = begin; i < end; i++)
-        for (const char *at = p->program->steps[p->forward[i]].op; *at != '\0'; at++)
-            hash = (hash ^ (unsigned char)*at) * 16777619u;
+    uint32_t hash = UL_HASH_BEGIN;
+    for (uint32_t i = begin; i < end; i++) {
+        const char *op = p->program->steps[p->forward[i]].op;
+        hash = ul_hash_more(hash, op, strlen(op));
+    }
     return hash;
 }
 

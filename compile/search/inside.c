@@ -111,14 +111,10 @@ static enum ul_status try_best(struct inside *inside, uint32_t count)
 {
     struct ul_alternatives *alternatives = inside->alternatives;
     struct ul_alternative_form form = {.row_major = alternatives->items[0].form.row_major};
-    uint32_t before = alternatives->count;
     UL_ASSERT(count > 0 && count <= inside->count);
-    if (!ul_alternatives_have_time(alternatives))
-        return UL_OK;
     for (uint32_t i = 0; i < count; i++)
         ul_texts_add(&alternatives->compile->keep, &form.inside, inside->candidates[i].name);
-    UL_TRY(ul_alternatives_try(alternatives, &form));
-    return alternatives->count > before ? ul_alternatives_merge(alternatives, before) : UL_OK;
+    return ul_alternatives_add(alternatives, &form);
 }
 
 enum ul_status ul_alternatives_try_inside(struct ul_alternatives *alternatives)

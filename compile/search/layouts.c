@@ -20,9 +20,9 @@
 #include "compile/search/alternatives.h"
 
 enum {
-    MAX_MIXED = 3,       /* plans that are compared for regions */
-    MAX_PIECES = 3,      /* alternatives in pieces that are tried in another layout */
-    MAX_STEP_REGIONS = 4 /* regions of one step; further ones get no share of its cost */
+    MAX_MIXED = 3,         /* plans that are compared for regions */
+    MAX_PIECES = 3,        /* alternatives in pieces that are tried in another layout */
+    MAX_KERNEL_REGIONS = 4 /* regions of one kernel; further ones get no share of its cost */
 };
 
 struct layouts {
@@ -37,62 +37,30 @@ struct layouts {
 
 struct touched {
     uint32_t count;
-    uint32_t regions[MAX_STEP_REGIONS];
+    uint32_t regions[MAX_KERNEL_REGIONS];
 };
 
-static void touch(struct touched *step, uint32_t region)
+static void touch(struct touched *kernel, uint32_t region)
 {
-    for (uint32_t i = 0; i < step->count; i++) {
-        if (step->regions[i] == region)
-            return;
-    }
-    if (step->count < MAX_STEP_REGIONS)
-        step->regions[step->count++] = region;
+    bool is_full = kernel->count == MAX_KERNEL_REGIONS;
+    if (!is_full && !ul_ids_have(kernel->regions, kernel->count, region))
+        kernel->regions[kernel->count++] = region;
 }
 
-/* For each node the step that it belongs to, or UL_NONE; that is the step of the last node of its
- * group. */
-static uint32_t *steps_of_nodes(struct ul_arena *arena, const struct ul_program *program)
-{
-    const struct ul_graph *graph = program->graph;
-    uint32_t *steps = UL_NEW_ARRAY(arena, uint32_t, graph->node_count);
-    uint32_t *of_groups = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)graph->node_count + 1);
-    for (uint32_t n = 0; n < graph->node_count; n++)
-        steps[n] = of_groups[n] = UL_NONE;
-    for (uint32_t s = 0; s < program->step_count; s++) {
-        const struct ul_program_step *step = &program->steps[s];
-        if (step->kind != UL_STEP_KERNEL && step->kind != UL_STEP_CALL)
-            continue;
-        uint32_t group = graph->nodes[step->node].group;
-        steps[step->node] = s;
-        if (group < graph->node_count)
-            of_groups[group] = s;
-    }
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        uint32_t group = graph->nodes[n].group;
-        if (steps[n] == UL_NONE && group < graph->node_count)
-            steps[n] = of_groups[group];
-    }
-    return steps;
-}
-
-/* For each step the regions that its nodes read and write; values that a later pass has added
+/* For each kernel the regions that its nodes read and write; values that a later pass has added
  * belong to none. */
-static struct touched *touched_by_steps(struct ul_arena *arena, const struct layouts *layouts,
-                                        const struct ul_program *program)
+static struct touched *find_touched(struct ul_arena *arena, const struct layouts *layouts,
+                                    const struct ul_graph *graph)
 {
-    const struct ul_graph *graph = program->graph;
     uint32_t value_count = layouts->alternatives->compile->before_layout.value_count;
-    const uint32_t *steps = steps_of_nodes(arena, program);
-    struct touched *touched = UL_NEW_ARRAY(arena, struct touched, program->step_count);
+    struct touched *touched = UL_NEW_ARRAY(arena, struct touched, 2 * (uint64_t)graph->node_count);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct ul_node *node = &graph->nodes[n];
-        for (uint32_t i = 0; steps[n] != UL_NONE && i < node->input_count + node->output_count;
-             i++) {
+        for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
             ul_value_id value =
                 i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
             if (value < value_count && layouts->regions.of_values[value] != UL_NONE)
-                touch(&touched[steps[n]], layouts->regions.of_values[value]);
+                touch(&touched[ul_node_kernel(graph, n)], layouts->regions.of_values[value]);
         }
     }
     return touched;
@@ -102,16 +70,17 @@ static struct touched *touched_by_steps(struct ul_arena *arena, const struct lay
 static uint64_t *share_costs(struct ul_arena *arena, const struct layouts *layouts,
                              const struct ul_program *program, const struct ul_plan *plan)
 {
-    const struct touched *touched = touched_by_steps(arena, layouts, program);
+    const struct touched *touched = find_touched(arena, layouts, program->graph);
     uint64_t *shares = UL_NEW_ARRAY(arena, uint64_t, layouts->regions.count);
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        if (at->kind != UL_PLAN_RUN)
+        const struct ul_program_step *step = &program->steps[at->step];
+        if (at->kind != UL_PLAN_RUN || (step->kind != UL_STEP_KERNEL && step->kind != UL_STEP_CALL))
             continue;
-        const struct touched *step = &touched[at->step];
+        const struct touched *kernel = &touched[ul_node_kernel(program->graph, step->node)];
         uint64_t cost = program->problem->steps[at->step].alternatives[at->alternative].cost;
-        for (uint32_t i = 0; i < step->count; i++)
-            shares[step->regions[i]] += cost / step->count;
+        for (uint32_t i = 0; i < kernel->count; i++)
+            shares[kernel->regions[i]] += cost / kernel->count;
     }
     return shares;
 }
@@ -128,18 +97,6 @@ static const struct ul_plan_rung *rung_like(const struct ul_plan_ladder *ladder,
     return &ladder->rungs[at];
 }
 
-/* Builds and plans the alternative with these regions, and merges its ladder. */
-static enum ul_status try_layout(struct ul_alternatives *alternatives,
-                                 const struct ul_texts *row_major, const struct ul_texts *splits)
-{
-    uint32_t before = alternatives->count;
-    if (!ul_alternatives_have_time(alternatives))
-        return UL_OK;
-    const struct ul_alternative_form form = {.row_major = *row_major, .splits = *splits};
-    UL_TRY(ul_alternatives_try(alternatives, &form));
-    return alternatives->count > before ? ul_alternatives_merge(alternatives, before) : UL_OK;
-}
-
 /* Plans an alternative with ever fewer optional values, by the bytes of its process. */
 static enum ul_status spread(const struct ul_alternatives *alternatives, uint32_t index,
                              struct ul_plan_ladder *ladder)
@@ -148,11 +105,8 @@ static enum ul_status spread(const struct ul_alternatives *alternatives, uint32_
     const struct ul_program *program = alternatives->items[index].program;
     struct ul_plan_options planning = alternatives->planning;
     planning.overhead = ul_footprint_overhead(program, ul_compile_is_process(compile));
-    struct ul_plan base =
-        ul_plan_keep(&compile->keep, program->problem, &alternatives->items[index].plan);
-    ul_plan_place_overhead(&compile->keep, program->problem, &base);
-    return ul_ladder_spread(&compile->keep, program->problem, &planning, &base, NULL, ladder,
-                            &compile->diag);
+    return ul_ladder_spread(&compile->keep, program->problem, &planning,
+                            &alternatives->items[index].plan, NULL, ladder, &compile->diag);
 }
 
 /* Tries the regions that cost less in the plan of the program with all regions row-major. */
@@ -161,23 +115,23 @@ static enum ul_status try_mixed(struct layouts *layouts, const struct ul_plan_ru
 {
     const struct ul_alternative *items = layouts->alternatives->items;
     struct ul_arena scratch;
-    struct ul_texts row_major = {.count = 0}, none = {.count = 0};
+    struct ul_alternative_form form = {.row_major = {.count = 0}};
     ul_arena_init(&scratch);
     const uint64_t *before = share_costs(&scratch, layouts, items[0].program, &own->plan);
     const uint64_t *after =
         share_costs(&scratch, layouts, items[layouts->plain].program, &plain->plan);
     for (uint32_t r = 0; r < layouts->regions.count; r++) {
         if (layouts->regions.names[r] != NULL && after[r] < before[r])
-            ul_texts_add(&layouts->alternatives->compile->keep, &row_major,
+            ul_texts_add(&layouts->alternatives->compile->keep, &form.row_major,
                          layouts->regions.names[r]);
     }
     ul_arena_done(&scratch);
-    if (row_major.count == 0)
+    if (form.row_major.count == 0)
         return UL_OK;
     uint32_t count = layouts->alternatives->count;
-    UL_TRY(try_layout(layouts->alternatives, &row_major, &none));
+    UL_TRY(ul_alternatives_add(layouts->alternatives, &form));
     if (layouts->alternatives->count > count)
-        layouts->last = row_major;
+        layouts->last = form.row_major;
     return UL_OK;
 }
 
@@ -203,14 +157,14 @@ static void find_regions(struct layouts *layouts)
 
 enum ul_status ul_alternatives_try_layouts(struct ul_alternatives *alternatives)
 {
-    static const struct ul_texts none = {.count = 0};
     struct layouts layouts = {.alternatives = alternatives, .plain = alternatives->count};
     struct ul_plan_ladder own, plain;
     find_regions(&layouts);
     layouts.last = layouts.all;
     if (layouts.all.count == 0)
         return UL_OK;
-    UL_TRY(try_layout(alternatives, &layouts.all, &none));
+    struct ul_alternative_form form = {.row_major = layouts.all};
+    UL_TRY(ul_alternatives_add(alternatives, &form));
     if (alternatives->count == layouts.plain)
         return UL_OK;
     UL_TRY(spread(alternatives, 0, &own));
@@ -221,8 +175,10 @@ enum ul_status ul_alternatives_try_layouts(struct ul_alternatives *alternatives)
     }
     uint32_t pieces =
         alternatives->front_count < MAX_PIECES ? alternatives->front_count : MAX_PIECES;
-    for (uint32_t i = 0; i < pieces; i++)
-        UL_TRY(try_layout(alternatives, &layouts.last,
-                          &alternatives->items[alternatives->front[i]].form.splits));
+    form.row_major = layouts.last;
+    for (uint32_t i = 0; i < pieces; i++) {
+        form.splits = alternatives->items[alternatives->front[i]].form.splits;
+        UL_TRY(ul_alternatives_add(alternatives, &form));
+    }
     return UL_OK;
 }

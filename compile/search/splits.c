@@ -64,62 +64,49 @@ static struct ul_split_facts *kernel_facts(struct ul_compile *compile)
     return facts;
 }
 
-/* Ranks nodes without a step, which are views, after the last of their inputs. */
-static void rank_others(const struct ul_graph *graph, const struct ul_block *block, uint32_t *ranks)
+/* Right after what makes the value. Positions are doubled, so that there is room between them. */
+static uint32_t rank_after(const struct ul_graph *graph, const uint32_t *ranks, ul_value_id id)
 {
-    for (uint32_t n = 0; n < block->node_count; n++) {
-        const struct ul_node *node = &graph->nodes[block->nodes[n]];
-        if (ranks[block->nodes[n]] != 0)
-            continue;
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            const struct ul_value *value =
-                node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
-            uint32_t made =
-                value != NULL && value->kind == UL_VALUE_NODE ? ranks[value->producer] | 1u : 1;
-            if (made > ranks[block->nodes[n]])
-                ranks[block->nodes[n]] = made;
-        }
-    }
+    const struct ul_value *value = id == UL_NONE ? NULL : &graph->values[id];
+    return value != NULL && value->kind == UL_VALUE_NODE ? ranks[value->producer] | 1u : 1;
 }
 
-/* For each node of the roots, when its step runs, from 1 on; a node without a step comes right
- * after the last of its inputs. Positions are doubled, so that there is room between them. */
+/* For each node of the roots, when its kernel runs first; one without a kernel, which is a view,
+ * comes right after the last of its inputs. */
 static uint32_t *ranks_of(struct ul_alternatives *alternatives, const struct ul_graph *graph)
 {
-    struct ul_compile *compile = alternatives->compile;
+    struct ul_arena *arena = &alternatives->compile->keep;
+    const struct ul_program_step *steps = alternatives->compile->program->steps;
     const struct ul_plan *plan = &alternatives->items[0].plan;
-    uint32_t *ranks = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
-    uint32_t *places = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
-    for (uint32_t r = 0; r < graph->root_count; r++)
-        for (uint32_t n = 0; n < graph->blocks[r].node_count; n++)
-            places[graph->blocks[r].nodes[n]] = n;
-    for (uint32_t p = plan->position_count; p-- > 0;) {
-        ul_node_id node = compile->program->steps[plan->positions[p].step].node;
-        const struct ul_block *block = &graph->blocks[graph->nodes[node].parent];
-        uint32_t at = places[node];
-        uint32_t group = graph->nodes[block->nodes[at]].group;
-        ranks[block->nodes[at]] = 2 * p + 2;
-        while (group != UL_NONE && at > 0 && graph->nodes[block->nodes[at - 1]].group == group)
-            ranks[block->nodes[--at]] = 2 * p + 2;
+    uint32_t *runs = UL_NEW_ARRAY(arena, uint32_t, 2 * (uint64_t)graph->node_count);
+    uint32_t *ranks = UL_NEW_ARRAY(arena, uint32_t, graph->node_count);
+    for (uint32_t p = plan->position_count; p-- > 0;)
+        runs[ul_node_kernel(graph, steps[plan->positions[p].step].node)] = 2 * p + 2;
+    for (uint32_t r = 0; r < graph->root_count; r++) {
+        for (uint32_t n = 0; n < graph->blocks[r].node_count; n++) {
+            ul_node_id id = graph->blocks[r].nodes[n];
+            const struct ul_node *node = &graph->nodes[id];
+            ranks[id] = runs[ul_node_kernel(graph, id)];
+            bool is_view = ranks[id] == 0;
+            for (uint32_t i = 0; is_view && i < node->input_count; i++) {
+                uint32_t after = rank_after(graph, ranks, node->inputs[i]);
+                ranks[id] = after > ranks[id] ? after : ranks[id];
+            }
+        }
     }
-    for (uint32_t r = 0; r < graph->root_count; r++)
-        rank_others(graph, &graph->blocks[r], ranks);
     return ranks;
 }
 
-static void sort_nodes(struct ul_arena *arena, struct ul_block *block, const uint32_t *ranks,
-                       uint32_t rank_count)
+static void sort_nodes(struct ul_arena *arena, struct ul_block *block, const uint32_t *ranks)
 {
-    uint32_t *begins = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)rank_count + 1);
-    ul_node_id *nodes = UL_NEW_ARRAY(arena, ul_node_id, block->node_count);
+    struct ul_ranked *sorted = UL_NEW_ARRAY(arena, struct ul_ranked, block->node_count);
+    const ul_node_id *nodes =
+        ul_arena_copy(arena, block->nodes, block->node_count * sizeof *block->nodes);
     for (uint32_t n = 0; n < block->node_count; n++)
-        begins[ranks[block->nodes[n]] + 1]++;
-    for (uint32_t r = 0; r < rank_count; r++)
-        begins[r + 1] += begins[r];
+        sorted[n] = (struct ul_ranked){.rank = ranks[nodes[n]], .index = n};
+    ul_ranked_sort(sorted, block->node_count);
     for (uint32_t n = 0; n < block->node_count; n++)
-        nodes[begins[ranks[block->nodes[n]]]++] = block->nodes[n];
-    for (uint32_t n = 0; n < block->node_count; n++)
-        block->nodes[n] = nodes[n];
+        block->nodes[n] = nodes[sorted[n].index];
 }
 
 /* The graph in the order of the plan, which gives the live sums that splits have to lower. */
@@ -132,8 +119,7 @@ static struct ul_graph *planned_graph(struct ul_alternatives *alternatives)
         return graph; /* steps of loops and branches stay where they are */
     const uint32_t *ranks = ranks_of(alternatives, graph);
     for (uint32_t r = 0; r < graph->root_count; r++)
-        sort_nodes(&compile->keep, &graph->blocks[r], ranks,
-                   2 * alternatives->items[0].plan.position_count + 2);
+        sort_nodes(&compile->keep, &graph->blocks[r], ranks);
     return graph;
 }
 

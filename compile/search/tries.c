@@ -48,7 +48,6 @@ static bool halve_batch(const struct ul_compile *compile, const struct ul_option
                         uint32_t index, struct ul_arena *arena, struct ul_option_edits *edits)
 {
     const struct ul_onnx_model *model = &compile->model;
-    const struct ul_named_sizes *dims = &compile->asked.dims;
     uint32_t first = 0;
     while (first < model->input_count && model->inputs[first].is_weight)
         first++;
@@ -56,15 +55,14 @@ static bool halve_batch(const struct ul_compile *compile, const struct ul_option
         model->inputs[first].rank == 0)
         return false;
     const char *symbol = model->inputs[first].dims[0].symbol;
-    for (uint32_t i = 0; symbol != NULL && i < dims->count; i++) {
-        int64_t half = dims->items[i].dims[0] / 2;
-        if (strcmp(dims->items[i].name, symbol) != 0 || half == 0)
-            continue;
-        ul_option_edits_add(arena, edits, option,
-                            ul_arena_printf(arena, "%s=%lld", symbol, (long long)half), true);
-        return true;
-    }
-    return false;
+    const struct ul_named_size *given =
+        symbol != NULL ? ul_named_sizes_find(&compile->asked.dims, symbol) : NULL;
+    if (given == NULL || given->dims[0] / 2 == 0)
+        return false;
+    ul_option_edits_add(arena, edits, option,
+                        ul_arena_printf(arena, "%s=%lld", symbol, (long long)(given->dims[0] / 2)),
+                        true);
+    return true;
 }
 
 static bool is_f32(const struct ul_compile *compile)

@@ -15,17 +15,12 @@ void ul_kernel_forms_init(struct ul_kernel_forms *forms, struct ul_arena *arena)
 
 /* ---- from text ---- */
 
-static bool is_word(char c)
-{
-    return isalnum((unsigned char)c) || c == '_';
-}
-
 /* The end of the number or name that begins here. */
 static const char *word_end(const char *at)
 {
     bool is_number = isdigit((unsigned char)*at) != 0;
     bool is_hex = at[0] == '0' && (at[1] == 'x' || at[1] == 'X');
-    while (is_word(*at) || (is_number && *at == '.') ||
+    while (ul_scan_in_name(*at) || (is_number && *at == '.') ||
            (is_number && !is_hex && (*at == '+' || *at == '-') && (at[-1] == 'e' || at[-1] == 'E')))
         at++;
     return at;
@@ -105,12 +100,12 @@ struct ul_kernel_numbers ul_kernel_form_of(struct ul_kernel_forms *forms, const 
     ul_text_init(&form, &scratch);
     bool is_static = false;
     for (const char *at = text; *at != '\0';) {
-        const char *end = is_word(*at) ? word_end(at) : at + 1, *rest;
+        const char *end = ul_scan_in_name(*at) ? word_end(at) : at + 1, *rest;
         int64_t number;
         UL_ASSERT(*at != UL_FORM_NUMBER && *at != UL_FORM_FLOAT);
         if (at == text || at[-1] == '\n')
             is_static = begins_with(at, "static ");
-        if (!is_static && is_word(*at) && read_number(at, end, &number, &rest)) {
+        if (!is_static && ul_scan_in_name(*at) && read_number(at, end, &number, &rest)) {
             const char mark[] = {rest == end ? UL_FORM_NUMBER : UL_FORM_FLOAT};
             UL_GROW(&scratch, numbers, count, capacity);
             numbers[count++] = number;
@@ -143,7 +138,7 @@ static void read_parameter(struct ul_arena *arena, const char *at, const char **
 {
     *end = at + strcspn(at, ",)");
     const char *word = *end;
-    while (word > at && is_word(word[-1]))
+    while (word > at && ul_scan_in_name(word[-1]))
         word--;
     *type = ul_arena_printf(arena, "%.*s", (int)(word - at), at);
     *name = ul_arena_printf(arena, "%.*s", (int)(*end - word), word);

@@ -31,28 +31,11 @@ struct search {
 
 /* ---- The batch's dimensions ---- */
 
-static bool says_dim(const struct ul_compile_options *options, const char *symbol)
-{
-    for (uint32_t i = 0; i < options->dims.count; i++)
-        if (strcmp(options->dims.items[i].name, symbol) == 0)
-            return true;
-    return false;
-}
-
-static const struct ul_named_size *find_shape(const struct ul_compile_options *options,
-                                              const char *input)
-{
-    for (uint32_t i = 0; i < options->shapes.count; i++)
-        if (strcmp(options->shapes.items[i].name, input) == 0)
-            return &options->shapes.items[i];
-    return NULL;
-}
-
 /* Adds the shape of an input whose first dimension has no name, as given, or as in the model. */
 static enum ul_status add_shape(struct search *search, const struct ul_model_port *port)
 {
     struct ul_compile *compile = search->compile;
-    const struct ul_named_size *said = find_shape(&compile->options, port->name);
+    const struct ul_named_size *said = ul_named_sizes_find(&compile->options.shapes, port->name);
     bool is_known = said != NULL || (port->rank != UL_RANK_UNKNOWN && port->rank <= UL_LIMIT_RANK);
     uint32_t rank = said != NULL ? said->rank : port->rank;
     struct ul_text rest;
@@ -94,19 +77,16 @@ static enum ul_status add_input(struct search *search, const struct ul_model_por
                            is_first ? "" : ", where training has samples");
     if (dim->symbol == NULL)
         return add_shape(search, port);
-    if (says_dim(&compile->options, dim->symbol))
+    if (ul_named_sizes_find(&compile->options.dims, dim->symbol) != NULL)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--dim %s: it is the batch, which --max-batch finds; leave it out",
                            ul_option_shown(&compile->keep, dim->symbol));
-    for (uint32_t i = 0; i < search->symbols.count; i++)
-        if (strcmp(search->symbols.items[i], dim->symbol) == 0)
-            return UL_OK;
-    ul_texts_add(&compile->keep, &search->symbols,
-                 ul_arena_copy_string(&compile->keep, dim->symbol));
+    if (!ul_texts_have(&search->symbols, dim->symbol))
+        ul_texts_add(&compile->keep, &search->symbols,
+                     ul_arena_copy_string(&compile->keep, dim->symbol));
     return UL_OK;
 }
 
-/* The file's inputs are known even where their sizes are open. */
 static enum ul_status find_inputs(struct search *search)
 {
     struct ul_compile *compile = search->compile;
@@ -114,11 +94,9 @@ static enum ul_status find_inputs(struct search *search)
     bool is_first = true;
     ul_compile_init(&probe);
     ul_options_copy(&probe.options.base, &compile->options.base, sizeof probe.options);
-    enum ul_status status = ul_compile_load(&probe, search->path);
-    if (status != UL_OK && !probe.model.has_open_dims)
+    enum ul_status status = ul_compile_load_ports(&probe, search->path);
+    if (status != UL_OK)
         compile->diag = probe.diag;
-    else
-        status = UL_OK;
     for (uint32_t i = 0; status == UL_OK && i < probe.model.input_count; i++) {
         const struct ul_model_port *port = &probe.model.inputs[i];
         if (port->is_weight || (!is_first && !compile->options.train))
@@ -306,7 +284,7 @@ static enum ul_status read_dim(struct search *search)
         search->unit = (int64_t)unit;
         search->dim = ul_arena_printf(&compile->keep, "%.*s", (int)(colon - said), said);
     }
-    if (says_dim(&compile->options, search->dim))
+    if (ul_named_sizes_find(&compile->options.dims, search->dim) != NULL)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--dim %s: it is what --max-dim finds; leave it out",
                            ul_option_shown(&compile->keep, search->dim));

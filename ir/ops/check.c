@@ -15,14 +15,6 @@ static const char *dtype_names(const struct ul_infer *infer, uint32_t allowed)
     return text.data;
 }
 
-static const char *type_text(const struct ul_infer *infer, const struct ul_type *type)
-{
-    struct ul_text text;
-    ul_text_init(&text, infer->scratch);
-    ul_type_print(&text, type);
-    return text.data;
-}
-
 enum ul_status ul_check_dtype(const struct ul_infer *infer, uint32_t input, uint32_t allowed)
 {
     const struct ul_type *type = ul_infer_input(infer, input);
@@ -39,7 +31,8 @@ enum ul_status ul_check_same_dtype(const struct ul_infer *infer, uint32_t a, uin
     if (x == NULL || y == NULL || x->dtype == y->dtype)
         return UL_OK;
     return ul_infer_invalid(infer, "inputs %u and %u differ in type: %s and %s", (unsigned)a,
-                            (unsigned)b, type_text(infer, x), type_text(infer, y));
+                            (unsigned)b, ul_type_text(infer->scratch, x),
+                            ul_type_text(infer->scratch, y));
 }
 
 enum ul_status ul_check_shape(const struct ul_infer *infer, uint32_t input, uint32_t rank,
@@ -52,7 +45,8 @@ enum ul_status ul_check_shape(const struct ul_infer *infer, uint32_t input, uint
     if (ul_type_equal(type, &wanted))
         return UL_OK;
     return ul_infer_invalid(infer, "input %u is %s, but %s is expected", (unsigned)input,
-                            type_text(infer, type), type_text(infer, &wanted));
+                            ul_type_text(infer->scratch, type),
+                            ul_type_text(infer->scratch, &wanted));
 }
 
 enum ul_status ul_check_scalar(const struct ul_infer *infer, uint32_t input)
@@ -61,7 +55,7 @@ enum ul_status ul_check_scalar(const struct ul_infer *infer, uint32_t input)
     if (type == NULL || (type->rank <= 1 && ul_type_elements(type) == 1))
         return UL_OK;
     return ul_infer_invalid(infer, "input %u is %s, but one number is expected", (unsigned)input,
-                            type_text(infer, type));
+                            ul_type_text(infer->scratch, type));
 }
 
 enum ul_status ul_check_rank(const struct ul_infer *infer, uint32_t input, uint32_t min,

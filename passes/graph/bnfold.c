@@ -31,21 +31,10 @@ struct affine {
     double *a, *b;
 };
 
-static bool is_plain_float(enum ul_dtype dtype)
-{
-    return dtype == UL_F32 || dtype == UL_F64;
-}
-
-static const struct ul_node *maker(const struct ul_graph *graph, ul_value_id value)
-{
-    bool made = graph->values[value].kind == UL_VALUE_NODE;
-    return made ? &graph->nodes[graph->values[value].producer] : NULL;
-}
-
 static bool affine_init(struct bnfold *bnfold, struct affine *affine, ul_value_id x)
 {
     const struct ul_type *type = &bnfold->graph->values[x].type;
-    if (type->rank < 2 || !is_plain_float(type->dtype) || type->dims[1] < 1 ||
+    if (type->rank < 2 || !ul_dtype_is_wide(type->dtype) || type->dims[1] < 1 ||
         type->dims[1] > UINT32_MAX)
         return false;
     affine->x = x;
@@ -287,7 +276,7 @@ static bool absorb(struct bnfold *bnfold, ul_node_id id, const struct affine *af
 {
     struct ul_graph *graph = bnfold->graph;
     ul_value_id y = graph->nodes[id].outputs[0];
-    const struct ul_node *target = maker(graph, affine->x);
+    const struct ul_node *target = ul_graph_maker(graph, affine->x);
     ul_op_id op = graph->nodes[id].op;
     if (!can_absorb(bnfold, target, affine) ||
         !is_moderate(affine, op == UL_OP_Add || op == UL_OP_Sub) ||

@@ -38,12 +38,6 @@ static bool is_single(const struct ul_scaled_product *found, ul_value_id value)
     return value < found->known_count && found->uses[value] == 1;
 }
 
-static const struct ul_node *maker(const struct ul_graph *graph, ul_value_id value)
-{
-    bool made = graph->values[value].kind == UL_VALUE_NODE;
-    return made ? &graph->nodes[graph->values[value].producer] : NULL;
-}
-
 /* An Add of a constant along the axis; says which of its inputs that is. */
 static bool adds_bias(const struct ul_graph *graph, const struct ul_node *node, uint32_t axis,
                       uint32_t *constant)
@@ -64,7 +58,7 @@ static bool adds_bias(const struct ul_graph *graph, const struct ul_node *node, 
 static bool find_product(const struct ul_graph *graph, ul_value_id value, uint32_t axis,
                          struct ul_scaled_product *found)
 {
-    const struct ul_node *node = maker(graph, value);
+    const struct ul_node *node = ul_graph_maker(graph, value);
     uint32_t count, constant;
     if (node == NULL || !is_single(found, value))
         return false;

@@ -29,18 +29,9 @@ struct cse {
     uint32_t mask;
 };
 
-/* FNV-1a. */
-static uint32_t mix(uint32_t hash, const void *bytes, size_t count)
-{
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ at[i]) * 16777619u;
-    return hash;
-}
-
 static uint32_t mix_u32(uint32_t hash, uint32_t number)
 {
-    return mix(hash, &number, sizeof number);
+    return ul_hash_more(hash, &number, sizeof number);
 }
 
 /* ---- Weights ---- */
@@ -49,15 +40,15 @@ enum { SAMPLE_BYTES = 64 };
 
 static uint32_t tensor_hash(const struct ul_tensor *tensor)
 {
-    uint32_t hash = mix_u32(2166136261u, (uint32_t)tensor->type.dtype);
+    uint32_t hash = mix_u32(UL_HASH_BEGIN, (uint32_t)tensor->type.dtype);
     for (uint32_t d = 0; d < tensor->type.rank; d++)
-        hash = mix(hash, &tensor->type.dims[d], sizeof tensor->type.dims[d]);
+        hash = ul_hash_more(hash, &tensor->type.dims[d], sizeof tensor->type.dims[d]);
     if (tensor->data == NULL)
-        return mix(hash, tensor->splat, ul_dtype_get(tensor->type.dtype)->size_bytes);
+        return ul_hash_more(hash, tensor->splat, ul_dtype_get(tensor->type.dtype)->size_bytes);
     uint64_t size_bytes = ul_type_bytes(&tensor->type);
     size_t sample = size_bytes < SAMPLE_BYTES ? (size_t)size_bytes : SAMPLE_BYTES;
-    hash = mix(hash, tensor->data, sample);
-    return mix(hash, tensor->data + size_bytes - sample, sample);
+    hash = ul_hash_more(hash, tensor->data, sample);
+    return ul_hash_more(hash, tensor->data + size_bytes - sample, sample);
 }
 
 static bool tensor_equal(const struct ul_tensor *a, const struct ul_tensor *b)
@@ -106,9 +97,9 @@ static void merge_weights(struct cse *cse)
 
 static uint32_t attr_hash(uint32_t hash, const struct ul_attr *attr)
 {
-    hash = mix(hash, attr->name, strlen(attr->name));
+    hash = ul_hash_more(hash, attr->name, strlen(attr->name));
     hash = mix_u32(hash, (uint32_t)attr->kind);
-    hash = mix(hash, &attr->i, sizeof attr->i);
+    hash = ul_hash_more(hash, &attr->i, sizeof attr->i);
     return mix_u32(hash, attr->count);
 }
 
@@ -151,7 +142,7 @@ static ul_value_id input_at(const struct ul_node *node, uint32_t i)
 
 static uint32_t node_hash(const struct ul_node *node)
 {
-    uint32_t hash = mix_u32(2166136261u, (uint32_t)node->op);
+    uint32_t hash = mix_u32(UL_HASH_BEGIN, (uint32_t)node->op);
     hash = mix_u32(hash, node->output_count);
     for (uint32_t i = 0; i < node->input_count; i++)
         hash = mix_u32(hash, input_at(node, i));

@@ -43,24 +43,19 @@ struct einsum {
 
 /* ---- The equation ---- */
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 /* Reads one term of the type's rank; *at then points after it. */
 static bool read_term(struct term *term, const struct ul_type *type, const char **at)
 {
     const char *p = *at;
     uint32_t letters = 0;
     for (const char *c = p; *c != '\0' && *c != ',' && *c != '-'; c++)
-        letters += is_letter(*c);
+        letters += ul_scan_is_letter(*c);
     term->rank = 0;
     for (; *p != '\0' && *p != ',' && *p != '-'; p++) {
         if (*p == ' ')
             continue;
         bool dots = *p == '.' && p[1] == '.' && p[2] == '.';
-        if ((!dots && !is_letter(*p)) || letters > type->rank)
+        if ((!dots && !ul_scan_is_letter(*p)) || letters > type->rank)
             return false;
         uint32_t count = dots ? type->rank - letters : 1;
         for (uint32_t i = 0; i < count; i++) {

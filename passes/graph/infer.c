@@ -247,15 +247,12 @@ static enum ul_status same_branch_types(struct infer *infer, ul_node_id id)
         const struct ul_type *type = &graph->values[yes->outputs[i]].type;
         const struct ul_type *other = &graph->values[no->outputs[i]].type;
         if (!ul_type_equal(type, other)) {
-            struct ul_text text;
-            ul_text_init(&text, infer->pass->scratch);
-            ul_text_printf(&text, "output %u would be ", (unsigned)i);
-            ul_type_print(&text, type);
-            ul_text_put(&text, " or ");
-            ul_type_print(&text, other);
-            ul_text_printf(&text, ", by its condition; %s",
-                           ul_node_remedy(graph, id, 0, infer->pass->scratch));
-            return fail(infer, id, UL_UNSUPPORTED, text.data);
+            struct ul_arena *arena = infer->pass->scratch;
+            return fail(infer, id, UL_UNSUPPORTED,
+                        ul_arena_printf(arena, "output %u would be %s or %s, by its condition; %s",
+                                        (unsigned)i, ul_type_text(arena, type),
+                                        ul_type_text(arena, other),
+                                        ul_node_remedy(graph, id, 0, arena)));
         }
         graph->values[node->outputs[i]].type = *type;
     }
@@ -351,14 +348,12 @@ static enum ul_status carry(struct infer *infer, ul_node_id id, ul_value_id argu
     const struct ul_node *node = &graph->nodes[id];
     const struct ul_type *type = &graph->values[argument].type;
     if (!ul_type_equal(type, &graph->values[result].type)) {
-        struct ul_text text;
-        ul_text_init(&text, infer->pass->scratch);
-        ul_text_printf(&text, "carried value %s changes its type from ",
-                       ul_quote(infer->pass->scratch, graph->values[argument].name));
-        ul_type_print(&text, type);
-        ul_text_put(&text, " to ");
-        ul_type_print(&text, &graph->values[result].type);
-        return fail(infer, id, UL_UNSUPPORTED, text.data);
+        struct ul_arena *arena = infer->pass->scratch;
+        return fail(infer, id, UL_UNSUPPORTED,
+                    ul_arena_printf(arena, "carried value %s changes its type from %s to %s",
+                                    ul_quote(arena, graph->values[argument].name),
+                                    ul_type_text(arena, type),
+                                    ul_type_text(arena, &graph->values[result].type)));
     }
     if (output < node->output_count)
         graph->values[node->outputs[output]].type = *type;

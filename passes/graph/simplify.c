@@ -112,17 +112,11 @@ static void square(const struct simplify *simplify, struct ul_node *node)
 
 /* ---- Chains of movements ---- */
 
-static struct ul_node *maker(const struct simplify *simplify, ul_value_id value)
-{
-    const struct ul_value *info = &simplify->graph->values[value];
-    return info->kind == UL_VALUE_NODE ? &simplify->graph->nodes[info->producer] : NULL;
-}
-
 static void join_reshapes(struct simplify *simplify, ul_node_id id)
 {
     struct ul_graph *graph = simplify->graph;
     struct ul_node *node = &graph->nodes[id];
-    const struct ul_node *before = maker(simplify, node->inputs[0]);
+    const struct ul_node *before = ul_graph_maker(simplify->graph, node->inputs[0]);
     if (before == NULL || !ul_edit_is_reshape(before->op))
         return;
     const struct ul_type type = *type_of(simplify, node->outputs[0]);
@@ -146,7 +140,7 @@ static void join_transposes(struct simplify *simplify, ul_node_id id)
 {
     struct ul_graph *graph = simplify->graph;
     struct ul_node *node = &graph->nodes[id];
-    const struct ul_node *before = maker(simplify, node->inputs[0]);
+    const struct ul_node *before = ul_graph_maker(simplify->graph, node->inputs[0]);
     if (before == NULL || before->op != UL_OP_Transpose)
         return;
     uint32_t rank = type_of(simplify, node->inputs[0])->rank;
@@ -199,7 +193,7 @@ static uint32_t matched(const struct simplify *simplify, const struct ul_node *s
             at++;
             continue;
         }
-        const struct ul_node *inner = maker(simplify, inputs[i]);
+        const struct ul_node *inner = ul_graph_maker(simplify->graph, inputs[i]);
         uint32_t taken = 0;
         struct ul_node rest = *node;
         rest.inputs += at;

@@ -36,17 +36,11 @@ static const struct ul_type *type_of(const struct sink *sink, ul_value_id value)
     return &sink->graph->values[value].type;
 }
 
-static const struct ul_node *maker(const struct sink *sink, ul_value_id value)
-{
-    const struct ul_value *info = &sink->graph->values[value];
-    return info->kind == UL_VALUE_NODE ? &sink->graph->nodes[info->producer] : NULL;
-}
-
 /* A kernel makes it that what follows may become part of. */
 static bool is_computed(const struct sink *sink, ul_value_id value)
 {
     const uint32_t alone = UL_OP_CONTROL | UL_OP_RANDOM | UL_OP_COMBINES | UL_OP_JOINS;
-    const struct ul_node *node = maker(sink, value);
+    const struct ul_node *node = ul_graph_maker(sink->graph, value);
     return node != NULL && ul_op_get(node->op)->view == NULL &&
            (ul_op_get(node->op)->flags & alone) == 0;
 }
@@ -65,7 +59,7 @@ static bool same_transpose(const struct ul_node *a, const struct ul_node *b)
 /* An operand of the result's shape in front of the Transpose. */
 static bool is_turned(const struct sink *sink, const struct ul_node *transpose, ul_value_id operand)
 {
-    const struct ul_node *from = maker(sink, operand);
+    const struct ul_node *from = ul_graph_maker(sink->graph, operand);
     return from != NULL &&
            (same_transpose(from, transpose) ||
             (sink->channels_last && (ul_op_get(from->op)->flags & UL_OP_CONVOLVES) != 0));
@@ -135,7 +129,7 @@ static ul_value_id read_again(struct sink *sink, ul_value_id value)
 static ul_value_id reshaped(struct sink *sink, struct ul_build *build, ul_value_id operand,
                             const struct ul_node *move)
 {
-    const struct ul_node *from = maker(sink, operand);
+    const struct ul_node *from = ul_graph_maker(sink->graph, operand);
     const struct ul_type *shape = type_of(sink, move->inputs[0]);
     uint32_t count;
     const int64_t *perm = ul_node_get_ints(move, "perm", &count);
@@ -213,7 +207,7 @@ static void as_reshape(struct sink *sink, ul_node_id id)
         node->inputs[0] >= sink->known_count || sink->uses[node->inputs[0]] != 1)
         return;
     ul_value_id source = node->inputs[0];
-    const struct ul_node *before = maker(sink, source);
+    const struct ul_node *before = ul_graph_maker(sink->graph, source);
     bool joins = before != NULL && ul_edit_is_reshape(before->op);
     source = joins ? before->inputs[0] : source;
     if (!is_computed(sink, source))
@@ -233,7 +227,7 @@ static void join_reshapes(struct sink *sink, ul_node_id id)
     if (!ul_edit_is_reshape(node->op) || node->output_count != 1)
         return;
     ul_value_id source = node->inputs[0];
-    const struct ul_node *before = maker(sink, source);
+    const struct ul_node *before = ul_graph_maker(sink->graph, source);
     if (before == NULL || !ul_edit_is_reshape(before->op) || source >= sink->known_count ||
         sink->uses[source] != 1)
         return;

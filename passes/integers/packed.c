@@ -29,12 +29,6 @@ struct packed {
     uint32_t next_group;  /* nothing is in it yet */
 };
 
-static bool is_map(const struct ul_node *node)
-{
-    const struct ul_op_info *op = ul_op_get(node->op);
-    return op->map != NULL || op->expression != NULL;
-}
-
 static void find_groups(struct packed *packed, struct ul_arena *scratch)
 {
     const struct ul_graph *graph = packed->graph;
@@ -64,7 +58,7 @@ static bool leads_to_anchor(const struct packed *packed, uint32_t first)
         for (uint32_t i = 0; i < node->input_count; i++)
             hangs = hangs || (node->inputs[i] < packed->known_count &&
                               packed->mark[node->inputs[i]] == first);
-        if (hangs && !is_map(node))
+        if (hangs && !ul_op_is_map(node->op))
             return true;
         for (uint32_t k = 0; hangs && k < node->output_count; k++) {
             if (node->outputs[k] != UL_NONE)
@@ -92,7 +86,7 @@ static bool is_read_by_maps(const struct packed *packed, ul_value_id value)
     for (uint32_t n = 0; n < packed->nodes.count; n++) {
         ul_node_id id = packed->nodes.nodes[n];
         const struct ul_node *node = &graph->nodes[id];
-        if (reads(node, value) && (!is_map(node) || ul_node_is_view(graph, id) ||
+        if (reads(node, value) && (!ul_op_is_map(node->op) || ul_node_is_view(graph, id) ||
                                    (!is_integer && leads_to_anchor(packed, n))))
             return false;
     }

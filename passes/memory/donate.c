@@ -142,16 +142,12 @@ static bool sort(struct order *order, ul_node_id *nodes)
 static enum ul_status check_type(const struct ul_pass *pass, const struct ul_value *output)
 {
     const struct ul_value *input = &pass->graph->values[output->donor];
-    struct ul_text text;
+    struct ul_arena *arena = pass->scratch;
     if (ul_type_equal(&output->type, &input->type) && output->storage == input->storage)
         return UL_OK;
-    ul_text_init(&text, pass->scratch);
-    ul_type_print(&text, &output->type);
-    ul_text_put(&text, " cannot overwrite ");
-    ul_type_print(&text, &input->type);
-    return ul_diag_set(pass->diag, UL_USAGE, "--donate %s=%s: %s",
-                       ul_quote(pass->scratch, output->name), ul_quote(pass->scratch, input->name),
-                       text.data);
+    return ul_diag_set(pass->diag, UL_USAGE, "--donate %s=%s: %s cannot overwrite %s",
+                       ul_quote(arena, output->name), ul_quote(arena, input->name),
+                       ul_type_text(arena, &output->type), ul_type_text(arena, &input->type));
 }
 
 /* The output is made in bytes of its own, and copied over the input when all else is done. */

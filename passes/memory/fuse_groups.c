@@ -11,12 +11,6 @@ const struct ul_node *ul_fuse_node(const struct ul_fuse *fuse, uint32_t position
     return &fuse->graph->nodes[fuse->block->nodes[position]];
 }
 
-bool ul_fuse_is_map(const struct ul_node *node)
-{
-    const struct ul_op_info *row = ul_op_get(node->op);
-    return row->map != NULL || row->expression != NULL;
-}
-
 uint32_t ul_fuse_maker(const struct ul_fuse *fuse, ul_value_id value)
 {
     if (value == UL_NONE || fuse->graph->values[value].kind != UL_VALUE_NODE)
@@ -65,7 +59,7 @@ bool ul_fuse_trial_init(const struct ul_fuse *fuse, struct ul_fuse_trial *trial,
             return false;
     }
     for (uint32_t i = 0; i < trial->count; i++) {
-        bool is_anchor = !ul_fuse_is_map(ul_fuse_node(fuse, trial->members[i]));
+        bool is_anchor = !ul_op_is_map(ul_fuse_node(fuse, trial->members[i])->op);
         if (is_anchor && trial->anchor != UL_FUSE_NEVER)
             return false;
         if (is_anchor)

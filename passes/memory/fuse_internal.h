@@ -61,7 +61,6 @@ void ul_fuse_begin_block(struct ul_fuse *fuse, ul_block_id block);
 const struct ul_node *ul_fuse_node(const struct ul_fuse *fuse, uint32_t position);
 /* The position of the node of this block that makes `value`, or UL_FUSE_NEVER. */
 uint32_t ul_fuse_maker(const struct ul_fuse *fuse, ul_value_id value);
-bool ul_fuse_is_map(const struct ul_node *node);
 /* The union of groups; false when it is too large or has two anchors. */
 bool ul_fuse_trial_init(const struct ul_fuse *fuse, struct ul_fuse_trial *trial,
                         const uint32_t *groups, uint32_t count);

@@ -5,48 +5,10 @@
 
 #include "passes/memory/fuse_internal.h"
 
-struct ready {
-    uint32_t *heap; /* group ids by key */
-    uint32_t *key;  /* per group */
-    uint32_t count;
-};
-
-static void ready_push(struct ready *ready, uint32_t group)
-{
-    uint32_t at = ready->count++;
-    while (at > 0 && ready->key[ready->heap[(at - 1) / 2]] > ready->key[group]) {
-        ready->heap[at] = ready->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    ready->heap[at] = group;
-}
-
-static uint32_t ready_pop(struct ready *ready)
-{
-    UL_ASSERT(ready->count > 0);
-    uint32_t top = ready->heap[0];
-    uint32_t moved = ready->heap[--ready->count];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= ready->count)
-            break;
-        if (child + 1 < ready->count &&
-            ready->key[ready->heap[child + 1]] < ready->key[ready->heap[child]])
-            child++;
-        if (ready->key[ready->heap[child]] >= ready->key[moved])
-            break;
-        ready->heap[at] = ready->heap[child];
-        at = child;
-    }
-    ready->heap[at] = moved;
-    return top;
-}
-
 static uint32_t group_key(const struct ul_fuse *fuse, const struct ul_fuse_group *group)
 {
     for (uint32_t i = 0; i < group->count; i++) {
-        if (!ul_fuse_is_map(ul_fuse_node(fuse, group->members[i])))
+        if (!ul_op_is_map(ul_fuse_node(fuse, group->members[i])->op))
             return group->members[i];
     }
     return group->members[group->count - 1];
@@ -78,14 +40,14 @@ static uint32_t emit(struct ul_fuse *fuse, const struct ul_fuse_group *group, ul
 
 /* Groups that waited for this one alone are ready. */
 static void release(const struct ul_fuse *fuse, const struct ul_fuse_group *group, uint32_t *waits,
-                    struct ready *ready)
+                    struct ul_heap *ready)
 {
     for (uint32_t m = 0; m < group->count; m++) {
         uint32_t p = group->members[m];
         for (uint32_t u = fuse->user_begin[p]; u < fuse->user_begin[p + 1]; u++) {
             uint32_t other = fuse->group_of[fuse->users[u]];
             if (other != fuse->group_of[p] && --waits[other] == 0)
-                ready_push(ready, other);
+                ul_heap_push(fuse->scratch, ready, group_key(fuse, &fuse->groups[other]), other);
         }
     }
 }
@@ -94,21 +56,17 @@ void ul_fuse_reorder(struct ul_fuse *fuse)
 {
     uint32_t total = fuse->block->node_count;
     uint32_t *waits = count_waits(fuse);
-    struct ready ready = {UL_NEW_ARRAY(fuse->scratch, uint32_t, total),
-                          UL_NEW_ARRAY(fuse->scratch, uint32_t, total), 0};
+    struct ul_heap ready = {.count = 0}; /* groups by their keys */
     ul_node_id *out = UL_NEW_ARRAY(fuse->scratch, ul_node_id, total);
     uint32_t out_count = 0;
     uint32_t before = 0; /* where the last step was judged to run */
     for (uint32_t p = 0; p < total; p++) {
         uint32_t group = fuse->group_of[p];
-        if (fuse->groups[group].members[0] != p)
-            continue;
-        ready.key[group] = group_key(fuse, &fuse->groups[group]);
-        if (waits[group] == 0)
-            ready_push(&ready, group);
+        if (fuse->groups[group].members[0] == p && waits[group] == 0)
+            ul_heap_push(fuse->scratch, &ready, group_key(fuse, &fuse->groups[group]), group);
     }
     while (ready.count > 0) {
-        const struct ul_fuse_group *group = &fuse->groups[ready_pop(&ready)];
+        const struct ul_fuse_group *group = &fuse->groups[ul_heap_pop(&ready).index];
         bool is_view = fuse->is_view[group->members[0]];
         fuse->keeps_account = fuse->keeps_account && (is_view || group->runs_at >= before);
         before = is_view ? before : group->runs_at;

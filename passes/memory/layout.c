@@ -307,22 +307,17 @@ static bool same_view(const struct ul_type *type, const struct ul_view *a, const
            memcmp(a->strides, b->strides, type->rank * sizeof *a->strides) == 0;
 }
 
-static void mark_place(struct layout *layout, uint32_t place)
-{
-    layout->pending[place / 64] |= UINT64_C(1) << place % 64;
-}
-
 static void mark_readers(struct layout *layout, ul_value_id value)
 {
     for (uint32_t i = layout->first_reader[value]; i < layout->first_reader[value + 1]; i++)
-        mark_place(layout, layout->readers[i]);
+        ul_bits_add(layout->pending, layout->readers[i]);
 }
 
 /* The next marked place from `place` on, or the count of places. */
 static uint32_t next_marked(const struct layout *layout, uint32_t place)
 {
     uint32_t count = layout->order.count;
-    while (place < count && (layout->pending[place / 64] >> place % 64 & 1) == 0) {
+    while (place < count && !ul_bits_have(layout->pending, place)) {
         bool none = layout->pending[place / 64] >> place % 64 == 0;
         place = none ? (place / 64 + 1) * 64 : place + 1;
     }
@@ -346,7 +341,7 @@ static void update_node(struct layout *layout, uint32_t place)
             mark_readers(layout, node->outputs[i]);
     }
     layout->costs[place] = node_cost(layout, id);
-    layout->pending[place / 64] &= ~(UINT64_C(1) << place % 64);
+    ul_bits_remove(layout->pending, place);
     layout->work_count++;
 }
 
@@ -361,7 +356,7 @@ static bool try_region(struct layout *layout, ul_value_id head, bool last)
     for (uint32_t i = layout->first_member[head]; i < layout->first_member[head + 1]; i++) {
         uint32_t made = layout->places[graph->values[layout->members[i]].producer];
         place = made < place ? made : place;
-        mark_place(layout, made);
+        ul_bits_add(layout->pending, made);
         mark_readers(layout, layout->members[i]);
     }
     for (place = next_marked(layout, place); place < layout->order.count;

@@ -45,6 +45,9 @@ struct ul_split_chain {
 
 /* The neck of the step [begin, end) of a block: the position of the node that makes less than the
  * step does, and all that the rest of the step needs of it. UL_NONE: there is none. */
+/* Says of a chain's node why it cannot be computed in pieces: UL_UNSUPPORTED. */
+enum ul_status ul_split_fail(struct ul_pass *pass, const struct ul_split_chain *chain,
+                             ul_node_id node, const char *why);
 uint32_t ul_split_find_neck(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,
                             uint32_t end);
 /* Chains may end at a neck, or begin after one: there the step becomes two. */

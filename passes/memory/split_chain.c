@@ -208,8 +208,8 @@ static bool *find_escapes(struct ul_pass *pass, const struct ul_split_chain *cha
     return escapes;
 }
 
-static enum ul_status fail(struct ul_pass *pass, const struct ul_split_chain *chain,
-                           ul_node_id node, const char *why)
+enum ul_status ul_split_fail(struct ul_pass *pass, const struct ul_split_chain *chain,
+                             ul_node_id node, const char *why)
 {
     return ul_diag_set(pass->diag, UL_UNSUPPORTED, "%s: %s %s",
                        ul_quote(pass->scratch, chain->split->text),
@@ -229,13 +229,13 @@ static enum ul_status check_value(struct ul_pass *pass, struct ul_split_chain *c
     const struct ul_value *value = &pass->graph->values[id];
     bool is_placed = value->donor != UL_NONE && !chain->split->defines;
     if (is_placed || (value->flags & UL_VALUE_PERSISTENT) != 0)
-        return fail(pass, chain, node, "makes a value with a place of its own");
+        return ul_split_fail(pass, chain, node, "makes a value with a place of its own");
     if (!escapes)
         return UL_OK;
     if (!is_last_step(pass->graph, chain->split, node))
-        return fail(pass, chain, node, "makes what is needed outside of the chain");
+        return ul_split_fail(pass, chain, node, "makes what is needed outside of the chain");
     if (ul_node_is_view(pass->graph, node))
-        return fail(pass, chain, node, "only views its input: the chain ends before it");
+        return ul_split_fail(pass, chain, node, "only views its input: the chain ends before it");
     chain->outputs[chain->output_count++] = id;
     return UL_OK;
 }
@@ -254,7 +254,8 @@ static enum ul_status check_bases(struct ul_pass *pass, const struct ul_split_ch
         for (uint32_t i = 0; !stays && i < chain->output_count; i++)
             stays = chain->outputs[i] == value->view.base;
         if (!stays)
-            return fail(pass, chain, base->producer, "holds what is made outside of the chain");
+            return ul_split_fail(pass, chain, base->producer,
+                                 "holds what is made outside of the chain");
     }
     return UL_OK;
 }
@@ -276,7 +277,7 @@ static enum ul_status collect(struct ul_pass *pass, struct ul_split_chain *chain
     for (uint32_t n = 0; n < chain->node_count; n++) {
         const struct ul_node *node = &graph->nodes[chain->nodes[n]];
         if (node->block_count > 0)
-            return fail(pass, chain, chain->nodes[n], "has blocks, which cannot be cut");
+            return ul_split_fail(pass, chain, chain->nodes[n], "has blocks, which cannot be cut");
         for (uint32_t i = 0; i < node->output_count; i++)
             UL_TRY(check_value(pass, chain, chain->nodes[n], node->outputs[i],
                                escapes[node->outputs[i]]));
@@ -313,7 +314,8 @@ enum ul_status ul_split_set_axis(struct ul_pass *pass, struct ul_split_chain *ch
     for (uint32_t i = 1; i < chain->output_count; i++) {
         const struct ul_type *other = &pass->graph->values[chain->outputs[i]].type;
         if (!ul_type_same_dims(other, type))
-            return fail(pass, chain, split->last, "is in a step with results of several shapes");
+            return ul_split_fail(pass, chain, split->last,
+                                 "is in a step with results of several shapes");
     }
     return UL_OK;
 }

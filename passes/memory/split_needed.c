@@ -31,14 +31,6 @@ static bool widen(struct ul_slice *slice, const struct ul_slice *more)
     return true;
 }
 
-static enum ul_status fail(struct ul_pass *pass, const struct ul_split_chain *chain,
-                           ul_node_id node, const char *why)
-{
-    return ul_diag_set(pass->diag, UL_UNSUPPORTED, "%s: %s %s",
-                       ul_quote(pass->scratch, chain->split->text),
-                       ul_node_describe(pass->graph, node, pass->scratch), why);
-}
-
 static bool is_inside(const struct ul_graph *graph, const struct ul_split_chain *chain,
                       ul_value_id value)
 {
@@ -90,17 +82,20 @@ static enum ul_status find_node_needed(struct ul_pass *pass, struct ul_split_nee
     const struct ul_node *node = &graph->nodes[id];
     struct ul_split_rule rule;
     if (!join_outputs(graph, node, needed->needed))
-        return fail(pass, needed->chain, id, "has results that are cut along different axes");
+        return ul_split_fail(pass, needed->chain, id,
+                             "has results that are cut along different axes");
     if (!ul_split_apply_rule(graph, needed, id, pass->scratch, &rule) ||
         !widen_outputs(needed, node, &rule))
-        return fail(pass, needed->chain, id, "cannot be computed in pieces along that axis");
+        return ul_split_fail(pass, needed->chain, id,
+                             "cannot be computed in pieces along that axis");
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] == UL_NONE || !is_inside(graph, needed->chain, node->inputs[i]))
             continue;
         if (rule.inputs[i].axis == UL_NONE)
-            return fail(pass, needed->chain, id, "needs all of a value of the chain");
+            return ul_split_fail(pass, needed->chain, id, "needs all of a value of the chain");
         if (!widen(&needed->needed[node->inputs[i]], &rule.inputs[i]))
-            return fail(pass, needed->chain, id, "cuts a value along another axis than others do");
+            return ul_split_fail(pass, needed->chain, id,
+                                 "cuts a value along another axis than others do");
     }
     return UL_OK;
 }

@@ -17,7 +17,7 @@ static ul_value_id before_part(const struct ul_pattern *pattern, ul_value_id val
 {
     const struct ul_graph *graph = pattern->graph;
     const struct ul_value *info = &graph->values[value];
-    const struct ul_node *node = info->kind == UL_VALUE_NODE ? &graph->nodes[info->producer] : NULL;
+    const struct ul_node *node = ul_graph_maker(graph, value);
     if (node == NULL || ul_op_get(node->op)->view == NULL)
         return UL_NONE;
     const struct ul_type *whole = ul_pattern_type(pattern, node->inputs[0]);

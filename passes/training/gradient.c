@@ -118,11 +118,9 @@ static enum ul_status check_loss(const struct ul_pass *pass)
     const char *name = pass->options->training->loss_output;
     if (ul_reverse_takes(loss->type.dtype) && ul_type_elements(&loss->type) == 1)
         return UL_OK;
-    struct ul_text text;
-    ul_text_init(&text, pass->scratch);
-    ul_type_print(&text, &loss->type);
     return ul_diag_set(pass->diag, UL_USAGE, "--loss: %s is %s; a loss is one float",
-                       ul_quote(pass->scratch, name != NULL ? name : loss->name), text.data);
+                       ul_quote(pass->scratch, name != NULL ? name : loss->name),
+                       ul_type_text(pass->scratch, &loss->type));
 }
 
 /* Nothing can be learned from no samples. */

@@ -283,23 +283,20 @@ static enum ul_status check_output(const struct ul_loss_job *loss, ul_value_id o
 {
     const struct ul_value *value = &loss->graph->values[output];
     const char *name = ul_quote(loss->pass->scratch, value->name), *other;
-    struct ul_text text;
-    ul_text_init(&text, loss->pass->scratch);
-    ul_type_print(&text, &value->type);
+    const char *type = ul_type_text(loss->pass->scratch, &value->type);
     if (ul_type_elements(&value->type) == 0)
         return ul_diag_set(loss->pass->diag, UL_USAGE,
                            "--loss: the output %s is %s, which has no elements: nothing can be "
                            "learned of it; give its dimensions other sizes, or name another output "
                            "with --output NAME",
-                           name, text.data);
+                           name, type);
     if (ul_reverse_takes(value->type.dtype))
         return UL_OK;
     other = find_float(loss, output);
     return ul_diag_set(loss->pass->diag, UL_USAGE,
                        "--loss: the output %s is %s, and gradients are of floats of 16 bits or "
                        "more; cut the model in front of what makes it so: --output %s",
-                       name, text.data,
-                       other != NULL ? ul_quote(loss->pass->scratch, other) : "NAME");
+                       name, type, other != NULL ? ul_quote(loss->pass->scratch, other) : "NAME");
 }
 
 static void add_result(struct ul_training *training, uint32_t output)

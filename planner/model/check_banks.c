@@ -91,12 +91,6 @@ static uint64_t moved_by(const struct ul_checker *c, const struct ul_plan_subste
     return c->problem->values[value].size_bytes;
 }
 
-static void add_saturated(uint64_t *sum, uint64_t more)
-{
-    if (!ul_size_add(*sum, more, sum))
-        *sum = UINT64_MAX;
-}
-
 /* The range of space 0 that has touch `i` of a position, or NULL. */
 static const struct ul_plan_range *touched_range(const struct ul_checker *c,
                                                  const uint32_t *scratch_ranges, uint32_t p,
@@ -135,7 +129,7 @@ static void moves_add(const struct ul_checker *c, const uint32_t *scratch_ranges
                          range->offset_bytes < c->plan->banks[b - 1].begin_bytes))
             b--;
         if (b > 0)
-            add_saturated(&moved[b - 1], moved_by(c, substep, i));
+            moved[b - 1] = ul_size_add_saturating(moved[b - 1], moved_by(c, substep, i));
     }
 }
 
@@ -168,7 +162,7 @@ static uint64_t least_moved(const struct ul_checker *c)
                 uint32_t value = touched_value(substep, i);
                 uint32_t space = value == UL_PLAN_NONE ? substep->scratch_space
                                                        : c->problem->values[value].space;
-                add_saturated(&sum, space == 0 ? moved_by(c, substep, i) : 0);
+                sum = ul_size_add_saturating(sum, space == 0 ? moved_by(c, substep, i) : 0);
             }
         }
     }
@@ -198,7 +192,8 @@ static enum ul_status moves_check(struct ul_checker *c)
     }
     const uint64_t *moved = moved_of(c);
     for (uint32_t b = 0; b < plan->bank_count; b++)
-        add_saturated(&c->bank_cost, moving_cost(&c->problem->banks[b], moved[b]));
+        c->bank_cost =
+            ul_size_add_saturating(c->bank_cost, moving_cost(&c->problem->banks[b], moved[b]));
     if (c->bank_cost != plan->bank_cost)
         FAIL(c, "what is moved to and from banks costs %llu, not %llu.",
              (unsigned long long)c->bank_cost, (unsigned long long)plan->bank_cost);

@@ -339,12 +339,6 @@ uint32_t ul_checker_cheapest(const struct ul_plan_step *step)
     return cheapest;
 }
 
-static void add_saturated(uint64_t *sum, uint64_t more)
-{
-    if (!ul_size_add(*sum, more, sum))
-        *sum = UINT64_MAX;
-}
-
 /* The time of the steps that only one resource can run, for the busiest one. */
 static uint64_t busiest_cost(const struct ul_checker *c)
 {
@@ -375,8 +369,8 @@ static enum ul_status cost_check(const struct ul_checker *c)
         base += min;
     }
     uint64_t steps_cost = busiest_cost(c);
-    add_saturated(&cost, c->bank_cost);
-    add_saturated(&base, c->least_bank_cost);
+    cost = ul_size_add_saturating(cost, c->bank_cost);
+    base = ul_size_add_saturating(base, c->least_bank_cost);
     if (c->problem->base_cost != 0)
         base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)

@@ -160,13 +160,6 @@ struct parser {
     uint32_t position_capacity, range_capacity;
 };
 
-static enum ul_status parse_id(struct parser *p, uint32_t next)
-{
-    uint32_t id;
-    UL_TRY(ul_scan_u32(&p->scan, UL_PLAN_NONE, &id));
-    return id == next ? UL_OK : ul_scan_fail(&p->scan, "the next id before this");
-}
-
 /* A word that must come here, and its number. */
 static enum ul_status parse_number(struct parser *p, const char *word, uint64_t *number)
 {
@@ -178,13 +171,6 @@ static enum ul_status parse_small(struct parser *p, const char *word, uint32_t *
 {
     UL_TRY(ul_scan_expect(&p->scan, word));
     return ul_scan_u32(&p->scan, UL_PLAN_NONE, number);
-}
-
-/* The same where it may be left out. */
-static enum ul_status parse_option(struct parser *p, const char *word, uint32_t *number)
-{
-    return ul_scan_accept_word(&p->scan, word) ? ul_scan_u32(&p->scan, UL_PLAN_NONE, number)
-                                               : UL_OK;
 }
 
 static enum ul_status parse_class(struct parser *p, enum ul_plan_class *class)
@@ -283,15 +269,15 @@ static enum ul_status parse_what(struct parser *p, struct ul_plan_position *posi
         return parse_small(p, "space", &position->space);
     }
     UL_TRY(ul_scan_u32(&p->scan, UL_PLAN_NONE, &position->step));
-    UL_TRY(parse_option(p, "alternative", &position->alternative));
-    UL_TRY(parse_option(p, "substep", &position->substep));
-    return parse_option(p, "copy", &position->copy);
+    UL_TRY(ul_model_text_option(&p->scan, "alternative", &position->alternative));
+    UL_TRY(ul_model_text_option(&p->scan, "substep", &position->substep));
+    return ul_model_text_option(&p->scan, "copy", &position->copy);
 }
 
 static enum ul_status parse_position(struct parser *p)
 {
     struct ul_plan *plan = p->plan;
-    UL_TRY(parse_id(p, plan->position_count));
+    UL_TRY(ul_model_text_id(&p->scan, plan->position_count));
     UL_GROW(p->scan.arena, plan->positions, plan->position_count, p->position_capacity);
     struct ul_plan_position *position = &plan->positions[plan->position_count++];
     memset(position, 0, sizeof *position);
@@ -302,27 +288,27 @@ static enum ul_status parse_position(struct parser *p)
         return ul_scan_fail(&p->scan, "run, save, load or wait");
     ul_plan_set_word(position, word);
     UL_TRY(parse_what(p, position));
-    UL_TRY(parse_option(p, "region", &position->region));
-    UL_TRY(parse_option(p, "stream", &position->stream));
+    UL_TRY(ul_model_text_option(&p->scan, "region", &position->region));
+    UL_TRY(ul_model_text_option(&p->scan, "stream", &position->stream));
     return ul_scan_end_line(&p->scan);
 }
 
 static enum ul_status parse_range(struct parser *p)
 {
     struct ul_plan *plan = p->plan;
-    UL_TRY(parse_id(p, plan->range_count));
+    UL_TRY(ul_model_text_id(&p->scan, plan->range_count));
     UL_GROW(p->scan.arena, plan->ranges, plan->range_count, p->range_capacity);
     struct ul_plan_range *range = &plan->ranges[plan->range_count++];
     *range = (struct ul_plan_range){.value = UL_PLAN_NONE, .alias = UL_PLAN_NONE};
-    UL_TRY(parse_option(p, "value", &range->value));
-    UL_TRY(parse_option(p, "copy", &range->copy));
+    UL_TRY(ul_model_text_option(&p->scan, "value", &range->value));
+    UL_TRY(ul_model_text_option(&p->scan, "copy", &range->copy));
     UL_TRY(parse_class(p, &range->class));
     UL_TRY(ul_scan_u64(&p->scan, &range->size_bytes));
     UL_TRY(parse_small(p, "live", &range->begin));
     UL_TRY(parse_small(p, ":", &range->end));
-    UL_TRY(parse_option(p, "space", &range->space));
+    UL_TRY(ul_model_text_option(&p->scan, "space", &range->space));
     UL_TRY(parse_number(p, "at", &range->offset_bytes));
-    UL_TRY(parse_option(p, "over", &range->alias));
+    UL_TRY(ul_model_text_option(&p->scan, "over", &range->alias));
     return ul_scan_end_line(&p->scan);
 }
 

@@ -843,8 +843,7 @@ static void needs_own(struct needs *needs)
     for (uint32_t u = 0; u < l->update_count; u++) {
         uint32_t value = l->updates[u].value;
         for (uint32_t i = l->touch_first[value]; !l->touches[i].writes; i++)
-            needs->own[(uint64_t)l->touches[i].node * needs->words + u / 64] |= UINT64_C(1)
-                                                                                << u % 64;
+            ul_bits_add(needs->own + (uint64_t)l->touches[i].node * needs->words, u);
     }
 }
 
@@ -921,7 +920,7 @@ static bool needs_fill(struct needs *needs)
             found = true;
         }
         for (; next < l->update_count && l->updates[next].node == v; next++)
-            updated[next / 64] |= UINT64_C(1) << next % 64;
+            ul_bits_add(updated, next);
     }
     return found;
 }
@@ -1180,20 +1179,6 @@ static void in_place_fill(struct linker *l)
 
 /* ---- The graph ---- */
 
-struct place {
-    uint64_t key;
-    uint32_t node;
-};
-
-static int place_compare(const void *a, const void *b)
-{
-    const struct place *x = a;
-    const struct place *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
-}
-
 static int edge_compare(const void *a, const void *b)
 {
     const struct edge *x = a;
@@ -1206,13 +1191,13 @@ static int edge_compare(const void *a, const void *b)
 /* Numbers the nodes in file order: final number of each. */
 static uint32_t *nodes_number(struct linker *l)
 {
-    struct place *places = UL_NEW_ARRAY(l->scratch, struct place, l->node_count);
+    struct ul_ranked *places = UL_NEW_ARRAY(l->scratch, struct ul_ranked, l->node_count);
     uint32_t *number = UL_NEW_ARRAY(l->scratch, uint32_t, l->node_count);
     for (uint32_t v = 0; v < l->node_count; v++)
-        places[v] = (struct place){l->nodes[v].key, v};
-    qsort(places, l->node_count, sizeof *places, place_compare);
+        places[v] = (struct ul_ranked){l->nodes[v].key, v};
+    ul_ranked_sort(places, l->node_count);
     for (uint32_t i = 0; i < l->node_count; i++)
-        number[places[i].node] = i;
+        number[places[i].index] = i;
     return number;
 }
 

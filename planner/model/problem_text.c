@@ -197,12 +197,11 @@ struct parser {
     struct ul_problem *problem;
 };
 
-/* The id of a new object, which must be the next one. */
-static enum ul_status parse_id(struct parser *p, uint32_t next)
+enum ul_status ul_model_text_id(struct ul_scan *scan, uint32_t next)
 {
     uint32_t id;
-    UL_TRY(ul_scan_u32(&p->scan, UL_PLAN_NONE, &id));
-    return id == next ? UL_OK : ul_scan_fail(&p->scan, "the next id before this");
+    UL_TRY(ul_scan_u32(scan, UL_PLAN_NONE, &id));
+    return id == next ? UL_OK : ul_scan_fail(scan, "the next id before this");
 }
 
 static enum ul_status parse_name(struct parser *p, const char **name)
@@ -219,10 +218,9 @@ static enum ul_status parse_number(struct parser *p, const char *word, uint64_t 
     return ul_scan_accept_word(&p->scan, word) ? ul_scan_u64(&p->scan, number) : UL_OK;
 }
 
-static enum ul_status parse_small(struct parser *p, const char *word, uint32_t *number)
+enum ul_status ul_model_text_option(struct ul_scan *scan, const char *word, uint32_t *number)
 {
-    return ul_scan_accept_word(&p->scan, word) ? ul_scan_u32(&p->scan, UL_PLAN_NONE, number)
-                                               : UL_OK;
+    return ul_scan_accept_word(scan, word) ? ul_scan_u32(scan, UL_PLAN_NONE, number) : UL_OK;
 }
 
 /* Ids after a word, up to the next word; they are verified at the end. */
@@ -279,7 +277,7 @@ static enum ul_status parse_substep(struct parser *p, struct ul_plan_substep *su
     UL_TRY(parse_in_place(p, substep));
     UL_TRY(parse_number(p, "scratch", &substep->scratch_bytes));
     UL_TRY(parse_number(p, "align", &substep->scratch_alignment_bytes));
-    UL_TRY(parse_small(p, "space", &substep->scratch_space));
+    UL_TRY(ul_model_text_option(&p->scan, "space", &substep->scratch_space));
     UL_TRY(parse_traffic(p, substep));
     return ul_scan_end_line(&p->scan);
 }
@@ -290,7 +288,7 @@ static enum ul_status parse_alternative(struct parser *p, struct ul_plan_alterna
     uint32_t capacity = 0;
     memset(alternative, 0, sizeof *alternative);
     UL_TRY(parse_name(p, &alternative->name));
-    UL_TRY(parse_small(p, "on", &alternative->resource));
+    UL_TRY(ul_model_text_option(&p->scan, "on", &alternative->resource));
     UL_TRY(parse_number(p, "moves", &alternative->moved_bytes));
     alternative->cost = unsaid_cost(p->problem, alternative);
     UL_TRY(parse_number(p, "cost", &alternative->cost));
@@ -311,9 +309,9 @@ static enum ul_status parse_step(struct parser *p)
     struct ul_plan_alternative *alternatives = NULL;
     uint32_t capacity = 0;
     memset(&step, 0, sizeof step);
-    UL_TRY(parse_id(p, p->problem->step_count));
+    UL_TRY(ul_model_text_id(&p->scan, p->problem->step_count));
     UL_TRY(parse_name(p, &step.name));
-    UL_TRY(parse_small(p, "region", &step.region));
+    UL_TRY(ul_model_text_option(&p->scan, "region", &step.region));
     UL_TRY(parse_ids(p, "after", &step.predecessors, &step.predecessor_count));
     UL_TRY(ul_scan_end_line(&p->scan));
     while (ul_scan_accept_word(&p->scan, "alternative")) {
@@ -335,14 +333,14 @@ static enum ul_status parse_step(struct parser *p)
 static enum ul_status parse_value(struct parser *p)
 {
     struct ul_plan_value value = ul_plan_value_make(NULL, UL_PLAN_WEIGHTS, 0);
-    UL_TRY(parse_id(p, p->problem->value_count));
+    UL_TRY(ul_model_text_id(&p->scan, p->problem->value_count));
     UL_TRY(parse_name(p, &value.name));
     if (!ul_plan_class_accept(&p->scan, &value.class))
         return ul_scan_fail(&p->scan, "a class");
     UL_TRY(ul_scan_u64(&p->scan, &value.size_bytes));
     UL_TRY(parse_number(p, "align", &value.alignment_bytes));
-    UL_TRY(parse_small(p, "space", &value.space));
-    UL_TRY(parse_small(p, "region", &value.span_region));
+    UL_TRY(ul_model_text_option(&p->scan, "space", &value.space));
+    UL_TRY(ul_model_text_option(&p->scan, "region", &value.span_region));
     value.persistent = ul_scan_accept_word(&p->scan, "persistent");
     value.optional = ul_scan_accept_word(&p->scan, "optional");
     value.live_from_start = ul_scan_accept_word(&p->scan, "from-start");
@@ -371,7 +369,7 @@ static enum ul_status parse_region(struct parser *p)
 {
     uint32_t kind;
     uint32_t parent;
-    UL_TRY(parse_id(p, p->problem->region_count));
+    UL_TRY(ul_model_text_id(&p->scan, p->problem->region_count));
     UL_TRY(
         parse_word(p, region_names, REGION_KIND_COUNT, "sequence, branch, loop or entry", &kind));
     UL_TRY(ul_scan_expect(&p->scan, "in"));
@@ -385,7 +383,7 @@ static enum ul_status parse_region(struct parser *p)
 static enum ul_status parse_space(struct parser *p, uint32_t id)
 {
     struct ul_plan_offload offload = {.name = NULL};
-    UL_TRY(parse_id(p, id));
+    UL_TRY(ul_model_text_id(&p->scan, id));
     UL_TRY(parse_name(p, &offload.name));
     UL_TRY(parse_number(p, "capacity", &offload.capacity_bytes));
     UL_TRY(parse_number(p, "bandwidth", &offload.bandwidth_mb));
@@ -407,12 +405,12 @@ static enum ul_status parse_resource(struct parser *p)
 {
     struct ul_plan_resource row = {.name = NULL};
     uint32_t kind;
-    UL_TRY(parse_id(p, p->problem->resource_count));
+    UL_TRY(ul_model_text_id(&p->scan, p->problem->resource_count));
     UL_TRY(parse_name(p, &row.name));
     UL_TRY(parse_word(p, resource_names, RESOURCE_KIND_COUNT, "compute, copy or link", &kind));
     row.kind = (enum ul_plan_resource_kind)kind;
-    UL_TRY(parse_small(p, "stream", &row.stream));
-    UL_TRY(parse_small(p, "space", &row.space));
+    UL_TRY(ul_model_text_option(&p->scan, "stream", &row.stream));
+    UL_TRY(ul_model_text_option(&p->scan, "space", &row.space));
     UL_TRY(parse_number(p, "bandwidth", &row.bandwidth_mb));
     UL_TRY(parse_number(p, "latency", &row.latency_cost));
     ul_problem_add_resource(p->problem, &row);
@@ -426,7 +424,7 @@ static enum ul_status parse_banks(struct parser *p)
     uint32_t count = 0, capacity = 0;
     while (ul_scan_accept_word(&p->scan, "bank")) {
         struct ul_plan_bank bank = {.name = NULL};
-        UL_TRY(parse_id(p, count));
+        UL_TRY(ul_model_text_id(&p->scan, count));
         UL_TRY(parse_name(p, &bank.name));
         UL_TRY(parse_number(p, "capacity", &bank.capacity_bytes));
         UL_TRY(parse_number(p, "bandwidth", &bank.bandwidth_mb));

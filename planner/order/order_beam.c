@@ -149,7 +149,7 @@ static void candidate_keep(struct beam *b, const struct candidate *c, uint32_t d
     uint64_t *set = b->next.set_words + (uint64_t)i * words;
     memcpy(set + b->next.low, b->now.set_words + (uint64_t)c->parent * words + b->next.low,
            (b->next.high - b->next.low) * sizeof *set);
-    ul_order_set_add(set, c->node);
+    ul_bits_add(set, c->node);
     b->next.live_bytes[i] = c->live_bytes;
     b->next.hash[i] = c->hash;
     b->parents[place] = c->parent;

@@ -98,20 +98,15 @@ static uint32_t slot_find(const struct search *s, uint32_t state)
     return at;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Writes the state after running `node` from `from` into the next free place. */
 static void state_write(struct search *s, uint32_t from, uint32_t node, struct ul_order_step step)
 {
     const struct state *before = &s->states[from];
     uint64_t *set = set_of(s, s->state_count);
     memcpy(set, set_of(s, from), s->words * sizeof *set);
-    ul_order_set_add(set, node);
+    ul_bits_add(set, node);
     s->states[s->state_count] =
-        (struct state){.peak_bytes = larger(before->peak_bytes, step.during_bytes),
+        (struct state){.peak_bytes = ul_size_max(before->peak_bytes, step.during_bytes),
                        .live_bytes = step.after_bytes,
                        .hash = before->hash ^ s->sets.keys[node],
                        .parent = from,
@@ -186,7 +181,7 @@ enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct u
     UL_ASSERT(state_limit > 0);
     ul_order_sets_init(scratch, core, &s.sets);
     search_init(&s, scratch);
-    s.states[0] = (struct state){.peak_bytes = larger(*lower_bytes, core->start_bytes),
+    s.states[0] = (struct state){.peak_bytes = ul_size_max(*lower_bytes, core->start_bytes),
                                  .live_bytes = core->start_bytes,
                                  .parent = UL_PLAN_NONE};
     s.table[slot_find(&s, 0)] = 1;
@@ -196,7 +191,7 @@ enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct u
         if (s.state_count >= s.state_limit || ul_effort_spent(effort))
             return UL_ORDER_UNKNOWN;
         uint32_t at = heap_pop(&s);
-        *lower_bytes = larger(*lower_bytes, s.states[at].peak_bytes);
+        *lower_bytes = ul_size_max(*lower_bytes, s.states[at].peak_bytes);
         if (s.states[at].depth == core->node_count) {
             order_read(&s, at, order);
             return UL_ORDER_IMPROVED;
@@ -206,6 +201,6 @@ enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct u
             state_expand(&s, at);
         effort->work += s.sets.work - before;
     }
-    *lower_bytes = larger(*lower_bytes, upper_bytes);
+    *lower_bytes = ul_size_max(*lower_bytes, upper_bytes);
     return UL_ORDER_PROVEN;
 }

@@ -8,11 +8,6 @@
 
 #include <string.h>
 
-struct entry {
-    int64_t growth; /* bytes after minus bytes before; the smallest first */
-    uint32_t node;  /* breaks ties: nodes are numbered along an order */
-};
-
 struct greedy {
     const struct ul_order_core *core;
     struct ul_order_links links;
@@ -20,49 +15,11 @@ struct greedy {
     uint32_t *left;  /* by value: touches to come, plus one if it stays */
     uint8_t *born;   /* by value */
     uint8_t *done;
-    struct entry *heap;
-    uint32_t count, capacity;
+    struct ul_heap ready; /* by growth, then by number: nodes are numbered along an order */
 };
 
-static bool entry_before(const struct entry *a, const struct entry *b)
-{
-    if (a->growth != b->growth)
-        return a->growth < b->growth;
-    return a->node < b->node;
-}
-
-static void heap_push(struct greedy *g, struct ul_arena *scratch, struct entry entry)
-{
-    UL_GROW(scratch, g->heap, g->count, g->capacity);
-    uint32_t at = g->count++;
-    while (at > 0 && entry_before(&entry, &g->heap[(at - 1) / 2])) {
-        g->heap[at] = g->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    g->heap[at] = entry;
-}
-
-static struct entry heap_pop(struct greedy *g)
-{
-    struct entry top = g->heap[0];
-    struct entry last = g->heap[--g->count];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= g->count)
-            break;
-        if (child + 1 < g->count && entry_before(&g->heap[child + 1], &g->heap[child]))
-            child++;
-        if (!entry_before(&g->heap[child], &last))
-            break;
-        g->heap[at] = g->heap[child];
-        at = child;
-    }
-    g->heap[at] = last;
-    return top;
-}
-
-static int64_t growth(const struct greedy *g, uint32_t node)
+/* The bytes after the node minus those before it, as a rank. */
+static uint64_t growth(const struct greedy *g, uint32_t node)
 {
     const struct ul_order_core *c = g->core;
     int64_t bytes = 0;
@@ -71,12 +28,12 @@ static int64_t growth(const struct greedy *g, uint32_t node)
         bytes += g->born[value] ? 0 : (int64_t)c->size_bytes[value];
         bytes -= g->left[value] == 1 ? (int64_t)c->size_bytes[value] : 0;
     }
-    return bytes;
+    return (uint64_t)bytes + (UINT64_C(1) << 63);
 }
 
 static void node_offer(struct greedy *g, struct ul_arena *scratch, uint32_t node)
 {
-    heap_push(g, scratch, (struct entry){growth(g, node), node});
+    ul_heap_push(scratch, &g->ready, growth(g, node), node);
 }
 
 /* Renews the entries of ready nodes that touch `value`: they have become better. */
@@ -132,12 +89,12 @@ void ul_order_greedy(struct ul_arena *scratch, const struct ul_order_core *core,
             node_offer(&g, scratch, v);
     }
     uint32_t count = 0;
-    while (g.count > 0) {
-        struct entry top = heap_pop(&g);
-        if (g.done[top.node] || top.growth != growth(&g, top.node))
+    while (g.ready.count > 0) {
+        struct ul_ranked top = ul_heap_pop(&g.ready);
+        if (g.done[top.index] || top.rank != growth(&g, top.index))
             continue;
-        order[count++] = top.node;
-        node_run(&g, scratch, top.node);
+        order[count++] = top.index;
+        node_run(&g, scratch, top.index);
     }
     UL_ASSERT(count == core->node_count);
 }

@@ -110,11 +110,6 @@ struct ul_order_step {
     uint64_t during_bytes, after_bytes;
 };
 
-static inline void ul_order_set_add(uint64_t *set, uint32_t node)
-{
-    set[node / 64] |= (uint64_t)1 << (node % 64);
-}
-
 static inline bool ul_order_set_ready(const struct ul_order_sets *sets, const uint64_t *set,
                                       uint32_t node)
 {

@@ -135,7 +135,7 @@ static uint32_t chain_follow(struct ul_order_sets *sets, const uint64_t *set, ui
     memcpy(sets->set + sets->low, set + sets->low, (sets->high - sets->low) * sizeof *set);
     while (count < UL_ORDER_CHAIN && !found) {
         const struct ul_order_ready *last = &chain[count - 1];
-        ul_order_set_add(sets->set, last->node);
+        ul_bits_add(sets->set, last->node);
         if (!chain_next(sets, last->step.after_bytes, max_bytes, last->node, &chain[count]))
             break;
         found = chain[count++].step.after_bytes <= live_bytes;

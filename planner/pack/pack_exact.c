@@ -12,7 +12,6 @@
  * tried too. */
 #include "planner/pack/pack_search.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* The orders that do not learn refute; those that learn find packings, each on other instances. */
@@ -42,20 +41,6 @@ struct exact {
 
 /* ---- Settling: offsets in bytes from a packing in units ---- */
 
-struct settled {
-    int32_t offset;
-    uint32_t buffer;
-};
-
-static int settled_compare(const void *a, const void *b)
-{
-    const struct settled *x = a;
-    const struct settled *y = b;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
-}
-
 /* Drops the buffers in the order of their offsets, by their exact sizes: this regains what rounding
  * up to units lost. */
 static void offsets_finalize(struct exact *x, const int32_t *offsets)
@@ -63,15 +48,15 @@ static void offsets_finalize(struct exact *x, const int32_t *offsets)
     const struct ul_pack_sections *s = &x->sections;
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct settled *order = UL_NEW_ARRAY(&scratch, struct settled, s->count);
+    struct ul_ranked *order = UL_NEW_ARRAY(&scratch, struct ul_ranked, s->count);
     for (uint32_t i = 0; i < s->count; i++)
-        order[i] = (struct settled){offsets[i], i};
-    qsort(order, s->count, sizeof *order, settled_compare);
+        order[i] = (struct ul_ranked){(uint64_t)offsets[i], i};
+    ul_ranked_sort(order, s->count);
     uint64_t *floor = UL_NEW_ARRAY(&scratch, uint64_t, s->section_count);
     uint64_t *trial = UL_NEW_ARRAY(&scratch, uint64_t, x->job->problem->buffer_count);
     uint64_t top = 0;
     for (uint32_t i = 0; i < s->count; i++) {
-        uint32_t at = order[i].buffer;
+        uint32_t at = order[i].index;
         const struct ul_pack_buffer *buffer = &x->job->problem->buffers[s->id[at]];
         uint64_t offset = 0;
         for (int32_t t = s->begin[at]; t < s->end[at]; t++)

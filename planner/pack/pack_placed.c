@@ -7,21 +7,6 @@
  * are not visited. */
 #include "planner/pack/pack_internal.h"
 
-#include <stdlib.h>
-
-struct started {
-    uint32_t begin, slab;
-};
-
-static int started_compare(const void *a, const void *b)
-{
-    const struct started *x = a;
-    const struct started *y = b;
-    if (x->begin != y->begin)
-        return x->begin < y->begin ? -1 : 1;
-    return x->slab < y->slab ? -1 : x->slab > y->slab;
-}
-
 static uint32_t rank_limit(const struct ul_pack_placed *placed, uint32_t end)
 {
     const struct ul_pack_problem *problem = placed->problem;
@@ -58,17 +43,16 @@ void ul_pack_placed_init(struct ul_pack_placed *placed, struct ul_arena *arena,
     uint32_t count = problem->slab_first[problem->buffer_count];
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct started *started = UL_NEW_ARRAY(&scratch, struct started, count);
+    struct ul_ranked *started = UL_NEW_ARRAY(&scratch, struct ul_ranked, count);
     for (uint32_t p = 0; p < count; p++)
-        started[p] = (struct started){problem->slabs[p].begin, p};
-    if (count > 0)
-        qsort(started, count, sizeof *started, started_compare);
+        started[p] = (struct ul_ranked){problem->slabs[p].begin, p};
+    ul_ranked_sort(started, count);
     *placed = (struct ul_pack_placed){.problem = problem, .leaf_count = 1};
     placed->by_begin = UL_NEW_ARRAY(arena, uint32_t, count);
     placed->rank = UL_NEW_ARRAY(arena, uint32_t, count);
     for (uint32_t i = 0; i < count; i++) {
-        placed->by_begin[i] = started[i].slab;
-        placed->rank[started[i].slab] = i;
+        placed->by_begin[i] = started[i].index;
+        placed->rank[started[i].index] = i;
     }
     while (placed->leaf_count < count)
         placed->leaf_count *= 2;

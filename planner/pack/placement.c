@@ -126,13 +126,14 @@ static uint64_t bottom_fill(struct ul_placement *l, uint32_t *other_count)
     return bottom;
 }
 
-uint64_t ul_placement_store(const struct ul_placement *l, uint64_t begin_bytes)
+/* Gives the ranges these offsets, and returns the highest end. */
+static uint64_t store(const struct ul_placement *l)
 {
     uint64_t reserved = 0;
     for (uint32_t i = 0; i < l->buffer_count; i++) {
         const struct ul_pack_buffer *buffer = &l->buffers[i];
         for (uint32_t r = l->heads[i]; r != UL_PLAN_NONE; r = l->next[r])
-            l->plan->ranges[r].offset_bytes = ul_size_add_or_die(begin_bytes, buffer->offset_bytes);
+            l->plan->ranges[r].offset_bytes = buffer->offset_bytes;
         uint64_t end = ul_size_add_or_die(buffer->offset_bytes, buffer->size_bytes);
         reserved = end > reserved ? end : reserved;
     }
@@ -176,7 +177,7 @@ static enum ul_status space_place(struct ul_placement *l, const struct ul_plan_o
     }
     struct ul_pack_result result;
     UL_TRY(ul_placement_pack(l, options->pack, &pack, &result, diag));
-    plan->reserved_bytes[space] = ul_placement_store(l, 0);
+    plan->reserved_bytes[space] = store(l);
     if (space == 0) {
         plan->pack_method = options->pack == UL_PACK_NONE ? "none" : result.method;
         plan->pack_why_not = result.why_not;

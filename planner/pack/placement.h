@@ -32,8 +32,6 @@ void ul_placement_take(struct ul_placement *placement, uint32_t space);
 enum ul_status ul_placement_pack(struct ul_placement *placement, enum ul_plan_pack method,
                                  struct ul_pack_options *pack, struct ul_pack_result *result,
                                  struct ul_diag *diag) UL_MUST_CHECK;
-/* Gives the ranges these offsets, after `begin_bytes`, and returns the highest end after that. */
-uint64_t ul_placement_store(const struct ul_placement *placement, uint64_t begin_bytes);
 
 /* Finds offsets for every range of the plan, by `method`; sets reserved_bytes, pack_method and
  * packing_proven. Banks are not considered. */

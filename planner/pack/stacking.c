@@ -4,7 +4,6 @@
 #include "planner/pack/placement.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool is_placed(const struct ul_plan_range *range)
@@ -32,35 +31,22 @@ static uint32_t head_of(const struct ul_plan *plan, uint32_t range)
     return range;
 }
 
-struct head {
-    uint64_t offset_bytes;
-    uint32_t range;
-};
-
-static int compare_heads(const void *left, const void *right)
-{
-    const struct head *a = left, *b = right;
-    if (a->offset_bytes != b->offset_bytes)
-        return a->offset_bytes < b->offset_bytes ? -1 : 1;
-    return a->range < b->range ? -1 : a->range > b->range;
-}
-
 /* Numbers slots by their offsets. */
 static void number_slots(struct ul_arena *arena, const struct ul_problem *problem,
                          const struct ul_plan *plan, struct ul_plan_stacking *stacking)
 {
-    struct head *heads = UL_NEW_ARRAY(arena, struct head, plan->range_count);
+    struct ul_ranked *heads = UL_NEW_ARRAY(arena, struct ul_ranked, plan->range_count);
     stacking->slots = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
     for (uint32_t i = 0; i < plan->range_count; i++) {
         const struct ul_plan_range *range = &plan->ranges[i];
         stacking->slots[i] = UL_PLAN_NONE;
         if (is_placed(range) && head_of(plan, i) == i && !always_lives(problem, range))
             heads[stacking->slot_count++] =
-                (struct head){.offset_bytes = range->offset_bytes, .range = i};
+                (struct ul_ranked){.rank = range->offset_bytes, .index = i};
     }
-    qsort(heads, stacking->slot_count, sizeof *heads, compare_heads);
+    ul_ranked_sort(heads, stacking->slot_count);
     for (uint32_t s = 0; s < stacking->slot_count; s++)
-        stacking->slots[heads[s].range] = s;
+        stacking->slots[heads[s].index] = s;
     stacking->alignments = UL_NEW_ARRAY(arena, uint64_t, stacking->slot_count);
     for (uint32_t i = 0; i < plan->range_count; i++) {
         uint32_t slot =
@@ -212,17 +198,16 @@ uint64_t ul_plan_unstack(const struct ul_plan_stacking *stacking, const struct u
 static uint64_t lay_floor(struct ul_arena *arena, const struct ul_problem *problem,
                           struct ul_plan *plan)
 {
-    struct head *heads = UL_NEW_ARRAY(arena, struct head, plan->range_count);
+    struct ul_ranked *heads = UL_NEW_ARRAY(arena, struct ul_ranked, plan->range_count);
     uint32_t count = 0;
     uint64_t end = 0;
     for (uint32_t i = 0; i < plan->range_count; i++)
         if (is_placed(&plan->ranges[i]) && always_lives(problem, &plan->ranges[i]) &&
             head_of(plan, i) == i)
-            heads[count++] =
-                (struct head){.offset_bytes = plan->ranges[i].offset_bytes, .range = i};
-    qsort(heads, count, sizeof *heads, compare_heads);
+            heads[count++] = (struct ul_ranked){.rank = plan->ranges[i].offset_bytes, .index = i};
+    ul_ranked_sort(heads, count);
     for (uint32_t h = 0; h < count; h++) {
-        struct ul_plan_range *range = &plan->ranges[heads[h].range];
+        struct ul_plan_range *range = &plan->ranges[heads[h].index];
         end = ul_size_align_or_die(end, ul_range_alignment(problem, plan, range));
         range->offset_bytes = end;
         end =
@@ -271,14 +256,14 @@ static uint64_t *reach(struct ul_arena *scratch, const struct ul_plan *plan,
         const uint64_t *under = below + (size_t)stacking->slots[pair->range] * words;
         for (uint32_t w = 0; w < words; w++)
             own[w] |= under[w];
-        own[pair->range / 64] |= UINT64_C(1) << pair->range % 64;
+        ul_bits_add(own, pair->range);
     }
     return below;
 }
 
 static bool is_below(const uint64_t *below, uint32_t words, uint32_t range, uint32_t slot)
 {
-    return (below[(size_t)slot * words + range / 64] >> range % 64 & 1) != 0;
+    return ul_bits_have(below + (size_t)slot * words, range);
 }
 
 static const char *name_of(struct ul_arena *arena, const struct ul_problem *problem,

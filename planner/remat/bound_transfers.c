@@ -51,7 +51,7 @@ static uint64_t set_cost(const struct bounder *b, const uint64_t *set)
 {
     uint64_t cost = 0;
     for (uint32_t bit = 0; bit < b->problem->count; bit++)
-        cost += set_has(set, bit) ? cost_of(b, bit) : 0;
+        cost += ul_bits_have(set, bit) ? cost_of(b, bit) : 0;
     return cost;
 }
 
@@ -68,8 +68,8 @@ static uint64_t copy_cost(const struct bounder *b, uint32_t bit)
 /* Whether the value may have to be gone at the first run of the step. */
 static bool may_be_gone(const struct exact_problem *p, uint32_t step, uint32_t value)
 {
-    return p->size[value] > 0 && set_has(p->beyond + (size_t)step * p->words, value) &&
-           set_has(p->before + (size_t)step * p->words, value);
+    return p->size[value] > 0 && ul_bits_have(p->beyond + (size_t)step * p->words, value) &&
+           ul_bits_have(p->before + (size_t)step * p->words, value);
 }
 
 /* By how much values that may be gone exceed the step's room. */
@@ -92,8 +92,8 @@ static void ends_find(const struct bounder *b, uint32_t step, uint64_t *made, ui
             continue;
         *made = b->first_cost[bit] < *made ? b->first_cost[bit] : *made;
         for (uint32_t user = 0; user < p->count; user++) {
-            bool reads = set_has(p->users + (size_t)bit * p->words, user) &&
-                         set_has(p->after + (size_t)step * p->words, user);
+            bool reads = ul_bits_have(p->users + (size_t)bit * p->words, user) &&
+                         ul_bits_have(p->after + (size_t)step * p->words, user);
             *read = reads && b->last_cost[user] < *read ? b->last_cost[user] : *read;
         }
     }

@@ -12,11 +12,6 @@ void ul_live_tree_init(struct ul_live_tree *p, struct ul_arena *arena, uint32_t 
     p->added = UL_NEW_ARRAY(arena, int64_t, (uint64_t)p->leaf_count * 2);
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 void ul_live_tree_fill(struct ul_live_tree *p, const int64_t *values, uint32_t count)
 {
     UL_ASSERT(count <= p->leaf_count);
@@ -25,7 +20,7 @@ void ul_live_tree_fill(struct ul_live_tree *p, const int64_t *values, uint32_t c
         p->added[p->leaf_count + i] = 0;
     }
     for (uint32_t i = p->leaf_count; i-- > 1;) {
-        p->max[i] = larger(p->max[2 * i], p->max[2 * i + 1]);
+        p->max[i] = ul_max(p->max[2 * i], p->max[2 * i + 1]);
         p->added[i] = 0;
     }
 }
@@ -34,7 +29,7 @@ void ul_live_tree_fill(struct ul_live_tree *p, const int64_t *values, uint32_t c
 static void path_renew(struct ul_live_tree *p, uint32_t i)
 {
     for (i /= 2; i > 0; i /= 2)
-        p->max[i] = larger(p->max[2 * i], p->max[2 * i + 1]) + p->added[i];
+        p->max[i] = ul_max(p->max[2 * i], p->max[2 * i + 1]) + p->added[i];
 }
 
 void ul_live_tree_add(struct ul_live_tree *p, uint32_t begin, uint32_t end, int64_t bytes)
@@ -69,15 +64,15 @@ int64_t ul_live_tree_max(const struct ul_live_tree *p, uint32_t begin, uint32_t 
     right_max = p->max[r];
     while (l / 2 != r / 2) {
         if (l % 2 == 0)
-            left_max = larger(left_max, p->max[l + 1]);
+            left_max = ul_max(left_max, p->max[l + 1]);
         if (r % 2 == 1)
-            right_max = larger(right_max, p->max[r - 1]);
+            right_max = ul_max(right_max, p->max[r - 1]);
         l /= 2;
         r /= 2;
         left_max += p->added[l];
         right_max += p->added[r];
     }
-    int64_t max = larger(left_max, right_max);
+    int64_t max = ul_max(left_max, right_max);
     for (l /= 2; l > 0; l /= 2)
         max += p->added[l];
     return max;

@@ -70,7 +70,7 @@ static uint64_t bytes_before(const struct search *s, const struct draft *d, uint
 {
     const struct exact_problem *p = s->problem;
     const uint64_t *inputs = p->inputs + (size_t)bit * p->words;
-    uint64_t bytes = d->live_bytes - (set_has(d->wanted, bit) ? p->size[bit] : 0);
+    uint64_t bytes = d->live_bytes - (ul_bits_have(d->wanted, bit) ? p->size[bit] : 0);
     for (uint32_t i = 0; i < p->words; i++) {
         for (uint64_t left = inputs[i] & ~d->wanted[i]; left != 0; left &= left - 1)
             bytes += p->size[i * 64 + word_lowest(left)];
@@ -82,7 +82,7 @@ static uint64_t bytes_before(const struct search *s, const struct draft *d, uint
 static bool has_room(const struct search *s, const struct draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
-    bool takes = p->taken[bit] > 0 && !set_has(d->wanted, p->take[bit]);
+    bool takes = p->taken[bit] > 0 && !ul_bits_have(d->wanted, p->take[bit]);
     uint64_t bytes = p->step[bit] - (takes ? p->taken[bit] : 0);
     return bytes_before(s, d, bit) + bytes <= p->capacity;
 }
@@ -92,7 +92,7 @@ static bool is_ready(struct search *s, const struct draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
     s->states->job->effort.work++;
-    return set_has(d->open, bit) &&
+    return ul_bits_have(d->open, bit) &&
            !set_meets(p->users + (size_t)bit * p->words, d->open, p->words);
 }
 
@@ -102,11 +102,11 @@ static void draft_run(const struct search *s, struct draft *d, uint32_t bit, boo
     const uint64_t *inputs = p->inputs + (size_t)bit * p->words;
     d->live_bytes = bytes_before(s, d, bit);
     d->runs[d->run_count++] = (uint16_t)bit;
-    set_remove(d->wanted, bit);
+    ul_bits_remove(d->wanted, bit);
     for (uint32_t i = 0; i < p->words; i++)
         d->wanted[i] |= inputs[i];
     if (first) {
-        set_remove(d->open, bit);
+        ul_bits_remove(d->open, bit);
         d->done_count++;
     } else {
         d->cost += p->repeat[bit];
@@ -126,7 +126,7 @@ static uint32_t chain_next(struct search *s, const struct draft *d, uint32_t las
         for (uint64_t left = inputs[i]; left != 0; left &= left - 1) {
             uint32_t bit = i * 64 + word_lowest(left);
             if (!is_ready(s, &s->trial, bit) || !has_room(s, &s->trial, bit) ||
-                (set_has(d->wanted, bit) && d->cost + p->repeat[bit] < s->states->limit))
+                (ul_bits_have(d->wanted, bit) && d->cost + p->repeat[bit] < s->states->limit))
                 continue;
             uint64_t bytes = bytes_before(s, &s->trial, bit);
             if (bytes < best_bytes) {
@@ -208,7 +208,7 @@ static void state_load(const struct search *s, struct draft *d, uint32_t at)
     d->run_count = 0;
     d->live_bytes = 0;
     for (uint32_t bit = 0; bit < p->count; bit++)
-        d->live_bytes += set_has(d->wanted, bit) ? p->size[bit] : 0;
+        d->live_bytes += ul_bits_have(d->wanted, bit) ? p->size[bit] : 0;
 }
 
 /* The state before a run of `bit`, and before what is then made at once. */
@@ -231,7 +231,8 @@ static void state_expand(void *engine, uint32_t at)
     for (uint32_t i = p->count; i-- > 0 && !exact_search_is_over(s->states);) {
         uint32_t bit = p->ranked[i];
         bool first = is_ready(s, d, bit);
-        if (!first && (!set_has(d->wanted, bit) || p->repeat[bit] >= s->states->limit - d->cost))
+        if (!first &&
+            (!ul_bits_have(d->wanted, bit) || p->repeat[bit] >= s->states->limit - d->cost))
             continue;
         if (has_room(s, d, bit))
             run_try(s, bit, first);
@@ -250,7 +251,7 @@ static void *search_begin(struct exact_search *states)
     draft_init(s, &s->next);
     draft_init(s, &s->trial);
     for (uint32_t bit = 0; bit < p->count; bit++)
-        set_add(s->next.open, bit);
+        ul_bits_add(s->next.open, bit);
     s->next.parent = UL_PLAN_NONE;
     while (draft_force(s, &s->next))
         continue;

@@ -79,11 +79,6 @@ struct chain {
     bool exact; /* no pair was given up */
 };
 
-static uint64_t max_of(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static bool crosses(const struct chain *c, uint32_t i, uint32_t cut)
 {
     return i < cut && c->forward_last[i] >= cut;
@@ -239,7 +234,7 @@ static uint64_t runs_peak(const struct chain *c, const struct block *b)
         if (!c->runs[r])
             continue;
         live += s->size_bytes[r];
-        peak = max_of(peak, live + s->working_bytes[r]);
+        peak = ul_size_max(peak, live + s->working_bytes[r]);
         for (uint32_t e = s->input_first[r]; e < s->input_first[r + 1]; e++) {
             uint32_t i = s->inputs[e];
             if (i < b->first || c->always[i] || c->read_last[i] != r)
@@ -263,7 +258,7 @@ static uint64_t forward_peak(const struct chain *c, const struct block *b, enum 
         live = b[-1].cross_bytes;
     for (uint32_t t = b->first; t < b->end; t++) {
         live += c->always[t] ? 0 : s->size_bytes[t];
-        peak = max_of(peak, live + c->fixed_bytes[t]);
+        peak = ul_size_max(peak, live + c->fixed_bytes[t]);
         bool own_dies = c->forward_last[t] == t && !c->always[t];
         if (own_dies && !(pass == PASS_HELD && c->backward_last[t] != 0))
             live -= s->size_bytes[t];
@@ -287,7 +282,7 @@ static uint64_t backward_peak(const struct chain *c, const struct block *b)
     for (uint32_t i = b->first; i < b->end; i++)
         live += !c->always[i] && c->backward_last[i] >= begin ? s->size_bytes[i] : 0;
     for (uint32_t t = begin; t < c->turns[b->first]; t++) {
-        peak = max_of(peak, live + c->fixed_bytes[t]);
+        peak = ul_size_max(peak, live + c->fixed_bytes[t]);
         for (uint32_t e = s->input_first[t]; e < s->input_first[t + 1]; e++) {
             uint32_t i = s->inputs[e];
             if (i >= b->first && i < b->end && !c->always[i] && c->backward_last[i] == t)
@@ -375,7 +370,7 @@ static void cut_reach(struct chain *c, uint32_t b)
 {
     const struct block *last = &c->blocks[b - 1];
     uint64_t budget = c->remat->budget_bytes;
-    pairs_extend(c, b - 1, max_of(last->held_peak, last->backward_peak), last->saved_bytes, 0,
+    pairs_extend(c, b - 1, ul_size_max(last->held_peak, last->backward_peak), last->saved_bytes, 0,
                  false);
     uint64_t cost = last->last_cost, rerun = last->last_peak, through = 0;
     uint64_t backward = last->backward_peak;
@@ -385,12 +380,12 @@ static void cut_reach(struct chain *c, uint32_t b)
         if (a + 1 < b) {
             cost += block->rerun_cost;
             barred |= block->rerun_barred;
-            rerun = max_of(block->rerun_peak, block->saved_bytes + rerun);
-            through = max_of(through, block[1].through_peak);
-            backward = max_of(block->backward_peak, block->saved_bytes + backward);
+            rerun = ul_size_max(block->rerun_peak, block->saved_bytes + rerun);
+            through = ul_size_max(through, block[1].through_peak);
+            backward = ul_size_max(block->backward_peak, block->saved_bytes + backward);
         }
-        uint64_t peak = max_of(backward, max_of(block->forward_peak, through));
-        peak = max_of(peak, last->turn_bytes + rerun);
+        uint64_t peak = ul_size_max(backward, ul_size_max(block->forward_peak, through));
+        peak = ul_size_max(peak, last->turn_bytes + rerun);
         if (barred || peak > budget)
             return;
         pairs_extend(c, a, peak, last->cross_bytes, cost, true);

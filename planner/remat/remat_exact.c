@@ -52,7 +52,7 @@ static void draft_copy(const struct search *s, struct exact_draft *to,
 
 static void draft_drop(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
-    set_remove(d->resident, bit);
+    ul_bits_remove(d->resident, bit);
     d->live_bytes -= s->problem->size[bit];
 }
 
@@ -60,15 +60,15 @@ static void draft_drop(const struct search *s, struct exact_draft *d, uint32_t b
 static void draft_run(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
-    bool first = !set_has(d->done, bit);
+    bool first = !ul_bits_have(d->done, bit);
     d->runs[d->run_count++] = (uint16_t)bit;
-    set_add(d->resident, bit);
+    ul_bits_add(d->resident, bit);
     d->live_bytes += p->size[bit];
     if (!first) {
         d->cost += p->repeat[bit];
         return;
     }
-    set_add(d->done, bit);
+    ul_bits_add(d->done, bit);
     d->done_count++;
     if (set_within(p->after + (size_t)bit * p->words, d->done, p->words))
         draft_drop(s, d, bit);
@@ -85,7 +85,7 @@ static void draft_run(const struct search *s, struct exact_draft *d, uint32_t bi
 static bool is_ready(const struct search *s, const struct exact_draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
-    return !set_has(d->resident, bit) &&
+    return !ul_bits_have(d->resident, bit) &&
            set_within(p->inputs + (size_t)bit * p->words, d->resident, p->words);
 }
 
@@ -93,11 +93,11 @@ static bool is_ready(const struct search *s, const struct exact_draft *d, uint32
 static bool is_last_use(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
-    if (p->taken[bit] == 0 || set_has(d->done, bit))
+    if (p->taken[bit] == 0 || ul_bits_have(d->done, bit))
         return false;
-    set_add(d->done, bit);
+    ul_bits_add(d->done, bit);
     bool last = set_within(p->after + (size_t)p->take[bit] * p->words, d->done, p->words);
-    set_remove(d->done, bit);
+    ul_bits_remove(d->done, bit);
     return last;
 }
 
@@ -116,7 +116,7 @@ static bool is_forced(const struct search *s, struct exact_draft *d, uint32_t bi
         return true;
     uint64_t freed = 0;
     uint64_t min = EXACT_NEVER;
-    set_add(d->done, bit);
+    ul_bits_add(d->done, bit);
     for (uint32_t i = 0; i < p->words; i++) {
         for (uint64_t left = inputs[i]; left != 0; left &= left - 1) {
             uint32_t input = i * 64 + word_lowest(left);
@@ -127,7 +127,7 @@ static bool is_forced(const struct search *s, struct exact_draft *d, uint32_t bi
             min = p->repeat[input] < min ? p->repeat[input] : min;
         }
     }
-    set_remove(d->done, bit);
+    ul_bits_remove(d->done, bit);
     return freed >= p->size[bit] && d->bound + min >= s->states->limit;
 }
 
@@ -165,7 +165,7 @@ static void draft_finalize(struct search *s, struct exact_draft *d)
         return;
     for (uint32_t at = 0; at < p->count; at++) {
         uint32_t bit = p->ranked[at];
-        if (set_has(d->done, bit) || !is_ready(s, d, bit) ||
+        if (ul_bits_have(d->done, bit) || !is_ready(s, d, bit) ||
             d->live_bytes + step_bytes(s, d, bit) > p->capacity || !is_forced(s, d, bit))
             continue;
         draft_run(s, d, bit);
@@ -208,7 +208,7 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
     if (wanted == 0) {
         draft_copy(s, &s->draft, &s->base);
         draft_run(s, &s->draft, s->run_now);
-        if (s->takes && set_has(s->draft.resident, p->take[s->run_now]))
+        if (s->takes && ul_bits_have(s->draft.resident, p->take[s->run_now]))
             draft_drop(s, &s->draft, p->take[s->run_now]);
         draft_finalize(s, &s->draft);
         return;
@@ -225,7 +225,7 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
         if (draft_bound(s, &s->base) && room_is_payable(s, i + 1, rest))
             drops_try(s, i + 1, count + 1, rest);
         s->base.bound = bound;
-        set_add(s->base.resident, bit);
+        ul_bits_add(s->base.resident, bit);
         s->base.live_bytes += size;
     }
 }
@@ -275,7 +275,7 @@ static void state_load(const struct search *s, struct exact_draft *d, uint32_t a
     d->parent = at;
     d->live_bytes = 0;
     for (uint32_t bit = 0; bit < p->count; bit++)
-        d->live_bytes += set_has(d->resident, bit) ? p->size[bit] : 0;
+        d->live_bytes += ul_bits_have(d->resident, bit) ? p->size[bit] : 0;
 }
 
 static void state_expand(void *engine, uint32_t at)
@@ -290,7 +290,7 @@ static void state_expand(void *engine, uint32_t at)
         uint32_t bit = p->ranked[i];
         if (!is_ready(s, d, bit))
             continue;
-        if (set_has(d->done, bit) && !set_has(s->useful_base, bit))
+        if (ul_bits_have(d->done, bit) && !ul_bits_have(s->useful_base, bit))
             continue;
         run_try(s, bit);
     }

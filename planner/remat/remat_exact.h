@@ -41,21 +41,6 @@ struct exact_sets {
     const uint64_t *resident;
 };
 
-static inline bool set_has(const uint64_t *set, uint32_t bit)
-{
-    return (set[bit / 64] >> (bit % 64) & 1) != 0;
-}
-
-static inline void set_add(uint64_t *set, uint32_t bit)
-{
-    set[bit / 64] |= (uint64_t)1 << (bit % 64);
-}
-
-static inline void set_remove(uint64_t *set, uint32_t bit)
-{
-    set[bit / 64] &= ~((uint64_t)1 << (bit % 64));
-}
-
 static inline bool set_within(const uint64_t *part, const uint64_t *whole, uint32_t words)
 {
     for (uint32_t i = 0; i < words; i++) {

@@ -62,14 +62,14 @@ static uint64_t repeats_find(struct exact_bound *b, struct exact_sets state)
     memset(b->repeats, 0, words * sizeof *b->repeats);
     for (uint32_t at = 0; at < p->count; at++) {
         uint32_t bit = p->ranked[at];
-        if (set_has(state.resident, bit))
+        if (ul_bits_have(state.resident, bit))
             continue;
         uint64_t *needed = b->needed + (size_t)bit * words;
         const uint64_t *inputs = p->inputs + (size_t)bit * words;
         memset(needed, 0, words * sizeof *needed);
-        bool again = set_has(state.done, bit);
+        bool again = ul_bits_have(state.done, bit);
         if (again)
-            set_add(needed, bit);
+            ul_bits_add(needed, bit);
         for (uint32_t i = 0; i < words; i++) {
             for (uint64_t left = inputs[i] & ~state.resident[i]; left != 0; left &= left - 1) {
                 const uint64_t *from = b->needed + (size_t)(i * 64 + word_lowest(left)) * words;
@@ -217,7 +217,7 @@ uint64_t exact_bound_get(struct exact_bound *bound, struct exact_sets state, uin
     memset(bound->rows, 0, sizeof bound->rows);
     for (uint32_t i = 0; i < p->tight_count; i++) {
         uint32_t bit = p->tight[i];
-        if (set_has(state.done, bit))
+        if (ul_bits_have(state.done, bit))
             continue;
         uint64_t wanted = cover_make(bound, state, bit);
         *work += 1;
@@ -244,7 +244,7 @@ static uint64_t reach_of(const struct exact_bound *b, struct exact_sets state, u
         for (uint64_t left = users[i]; left != 0; left &= left - 1) {
             uint32_t user = i * 64 + word_lowest(left);
             uint64_t cost = b->reach[user];
-            if (!set_has(b->repeats, user))
+            if (!ul_bits_have(b->repeats, user))
                 cost += p->repeat[user];
             min = cost < min ? cost : min;
         }
@@ -261,13 +261,13 @@ void exact_bound_useful(struct exact_bound *bound, struct exact_sets state, uint
     memset(useful, 0, p->words * sizeof *useful);
     for (uint32_t at = p->count; at-- > 0;) {
         uint32_t bit = p->ranked[at];
-        if (!set_has(state.done, bit))
+        if (!ul_bits_have(state.done, bit))
             continue;
         uint64_t reach = reach_of(bound, state, bit);
         bound->reach[bit] = reach;
-        bool again = !set_has(state.resident, bit) && !set_has(bound->repeats, bit);
+        bool again = !ul_bits_have(state.resident, bit) && !ul_bits_have(bound->repeats, bit);
         if (reach + (again ? p->repeat[bit] : 0) < spare)
-            set_add(useful, bit);
+            ul_bits_add(useful, bit);
     }
 }
 
@@ -276,7 +276,7 @@ uint64_t exact_bound_room(struct exact_bound *bound, struct exact_sets state, ui
 {
     const struct exact_problem *p = bound->problem;
     uint64_t cost = bound->repeats_cost;
-    if (set_has(state.done, step) && !set_has(bound->repeats, step))
+    if (ul_bits_have(state.done, step) && !ul_bits_have(bound->repeats, step))
         cost += p->repeat[step];
     bound->cover_count = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -83,16 +83,16 @@ static void relations_make(struct exact_problem *p, const struct ul_solve_graph 
         p->ranked[at] = bit;
         for (uint32_t i = g->input_first[v]; i < g->input_first[v + 1]; i++) {
             uint32_t input = bit_of[g->inputs[i]];
-            set_add(row(p->inputs, p, bit), input);
-            set_add(row(p->users, p, input), bit);
-            set_add(row(p->before, p, bit), input);
+            ul_bits_add(row(p->inputs, p, bit), input);
+            ul_bits_add(row(p->users, p, input), bit);
+            ul_bits_add(row(p->before, p, bit), input);
             set_join(row(p->before, p, bit), row(p->before, p, input), p->words);
         }
     }
     for (uint32_t bit = 0; bit < p->count; bit++) {
         for (uint32_t other = 0; other < p->count; other++) {
-            if (set_has(row(p->before, p, bit), other))
-                set_add(row(p->after, p, other), bit);
+            if (ul_bits_have(row(p->before, p, bit), other))
+                ul_bits_add(row(p->after, p, other), bit);
         }
     }
 }
@@ -105,14 +105,14 @@ static void rooms_make(struct exact_problem *p)
         uint64_t need = p->step[bit] - p->taken[bit];
         uint64_t wanted = 0;
         for (uint32_t other = 0; other < p->count; other++) {
-            if (set_has(row(p->inputs, p, bit), other)) {
+            if (ul_bits_have(row(p->inputs, p, bit), other)) {
                 need += p->size[other];
                 continue;
             }
-            if (other == bit || set_has(row(p->after, p, bit), other) ||
+            if (other == bit || ul_bits_have(row(p->after, p, bit), other) ||
                 !set_meets(row(p->users, p, other), row(p->after, p, bit), p->words))
                 continue;
-            set_add(row(p->beyond, p, bit), other);
+            ul_bits_add(row(p->beyond, p, bit), other);
             wanted += p->size[other];
         }
         if (need > p->capacity) {

@@ -44,6 +44,9 @@ enum ul_status ul_plan_rearrange(struct ul_arena *arena, const struct ul_problem
         UL_TRY(ul_plan_complete_spans(arena, problem, &resolved, spans, &other, diag));
         if (other.reserved_bytes[0] > reserved)
             continue;
+        other.bounded_bytes = ul_plan_bounded_bytes(&options->overhead, &other);
+        if (other.bounded_bytes < other.smallest_budget_bytes)
+            other.smallest_budget_bytes = other.bounded_bytes;
         *plan = other;
         *is_other = true;
         return UL_OK;

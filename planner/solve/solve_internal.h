@@ -37,7 +37,8 @@ enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_pr
 typedef const struct ul_plan_span *ul_plan_arrange_fn(const void *context, struct ul_arena *arena,
                                                       uint64_t limit_bytes, struct ul_plan *other);
 /* Gives a plan the positions that `arrange` chooses, in at most that many tries with lower and
- * lower limits, if it then reserves no more than before. The caller checks a changed plan. */
+ * lower limits, if it then reserves no more than before, and sets the bytes that a budget bounds.
+ * The caller checks a changed plan. */
 enum ul_status ul_plan_rearrange(struct ul_arena *arena, const struct ul_problem *problem,
                                  const struct ul_plan_options *options, uint32_t tries,
                                  ul_plan_arrange_fn *arrange, const void *context,

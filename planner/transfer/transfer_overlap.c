@@ -159,11 +159,6 @@ static bool items_make(struct overlapper *o)
 
 /* ---- One schedule ---- */
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static uint32_t first_left(struct overlapper *o)
 {
     while (o->first_left < o->item_count && o->items[o->first_left].is_done)
@@ -178,7 +173,7 @@ static void put_wait(struct overlapper *o, uint32_t item)
     const struct ul_plan_resource *runner = ul_problem_runner(o->problem, awaited->stream);
     uint32_t last = awaited->put + awaited->end - awaited->first - 1;
     UL_ASSERT(awaited->is_in_flight && runner != NULL);
-    o->clocks[0] = later(o->clocks[0], awaited->finish);
+    o->clocks[0] = ul_size_max(o->clocks[0], awaited->finish);
     if (runner->kind == UL_PLAN_COMPUTE)
         o->clocks[0] = ul_size_add_saturating(o->clocks[0], runner->latency_cost);
     uint32_t count = 0;
@@ -232,11 +227,11 @@ static void put_item(struct overlapper *o, uint32_t i)
         o->moved_to[p] = o->count;
         o->new_item[o->count++] = item->is_asynchronous ? first_left(o) : i;
         if (at->kind == UL_PLAN_WAIT)
-            o->clocks[0] =
-                later(o->clocks[0], o->items[o->item_of[o->plan->positions[p].awaited]].finish);
+            o->clocks[0] = ul_size_max(o->clocks[0],
+                                       o->items[o->item_of[o->plan->positions[p].awaited]].finish);
     }
     uint64_t *clock = &o->clocks[item->stream];
-    *clock = item->finish = ul_size_add_saturating(later(*clock, o->clocks[0]), item->cost);
+    *clock = item->finish = ul_size_add_saturating(ul_size_max(*clock, o->clocks[0]), item->cost);
     item->is_done = true;
     item->is_in_flight = item->is_asynchronous;
     item->until = o->count - 1;
@@ -261,7 +256,7 @@ static uint64_t start_of(struct overlapper *o, uint32_t i)
             continue;
         if (item->is_asynchronous && from->finish > start)
             return UINT64_MAX;
-        start = later(start, from->finish);
+        start = ul_size_max(start, from->finish);
     }
     return start;
 }
@@ -375,7 +370,7 @@ static bool hold_back(struct overlapper *o, uint32_t position)
             item->is_asynchronous && item->put <= position && (i > here || position <= item->until);
         uint64_t bytes = is_there ? kept_bytes(o, i, here) : 0;
         worst = bytes > most ? i : worst;
-        most = later(most, bytes);
+        most = ul_size_max(most, bytes);
     }
     if (worst == UL_PLAN_NONE) {
         /* A range that begins or ends here could be in place on stream 0. */

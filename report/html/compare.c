@@ -152,7 +152,7 @@ static void put_column(struct ul_page *page, const uint64_t *live, uint32_t leng
 static void put_twin(struct ul_page *page, const uint64_t *before, uint32_t old_length)
 {
     uint32_t old_columns = count_columns(old_length), new_columns = count_columns(page->length);
-    ul_page_twin(page, "t11", "The same as a table");
+    ul_page_twin(page, "t11");
     ul_page_table(page, "both",
                   "#old step|#least live bytes|#most|#new step|#least live bytes|#most");
     for (uint32_t i = 0; i < old_columns || i < new_columns; i++) {

@@ -268,7 +268,7 @@ static void put_twin(struct ul_page *page, const struct samples *samples)
             ul_text_printf(&heads, "|#%s", ul_page_label(page, c));
     }
     ul_text_put(&heads, "|#live bytes");
-    ul_page_twin(page, "t3", "The same as a table");
+    ul_page_twin(page, "t3");
     if (samples->count < page->length)
         ul_page_printf(page,
                        "<p class=\"muted\">%" PRIu32 " of %" PRIu32 " steps: of every pixel column "

@@ -81,7 +81,7 @@ void ul_page_end(struct ul_page *page);
 void ul_page_table(struct ul_page *page, const char *class, const char *heads);
 void ul_page_table_end(struct ul_page *page);
 /* Writes the table below a picture. */
-void ul_page_twin(struct ul_page *page, const char *id, const char *summary);
+void ul_page_twin(struct ul_page *page, const char *id);
 void ul_page_twin_end(struct ul_page *page);
 /* Writes the command that makes this plan, with `more` added, in a box. */
 void ul_page_command(struct ul_page *page, const char *more);

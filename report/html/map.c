@@ -254,7 +254,7 @@ static void put_row(struct ul_page *page, uint32_t range)
 static void put_twin(struct ul_page *page, const struct boxes *boxes)
 {
     uint64_t others = 0;
-    ul_page_twin(page, "t4", "The same as a table");
+    ul_page_twin(page, "t4");
     ul_page_table(page, "ranges", "value|type|class|#bytes|#address|#first step|#last step");
     for (uint32_t i = 0; i < boxes->element_count; i++)
         put_row(page, boxes->items[i].range);

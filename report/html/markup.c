@@ -234,9 +234,10 @@ void ul_page_table_end(struct ul_page *page)
     ul_page_put(page, "</tbody></table></div>\n");
 }
 
-void ul_page_twin(struct ul_page *page, const char *id, const char *summary)
+void ul_page_twin(struct ul_page *page, const char *id)
 {
-    ul_page_printf(page, "<details class=\"twin\" id=\"%s\"><summary>%s</summary>\n", id, summary);
+    ul_page_printf(
+        page, "<details class=\"twin\" id=\"%s\"><summary>The same as a table</summary>\n", id);
 }
 
 void ul_page_twin_end(struct ul_page *page)

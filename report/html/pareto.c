@@ -204,7 +204,7 @@ static void put_ladder(struct ul_page *page)
 {
     const struct ul_saved *saved = page->saved;
     put_picture(page);
-    ul_page_twin(page, "t7", "The same as a table");
+    ul_page_twin(page, "t7");
     ul_page_table(page, "ladder",
                   ul_arena_printf(page->arena,
                                   "#buffer, %s|#bytes|#process, %s|#bytes|#time|#more|#steps "

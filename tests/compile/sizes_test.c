@@ -199,11 +199,23 @@ static void test_kernels_are_forms(void **state)
         assert_int_equal(small.numbers[i], 16);
         assert_int_equal(large.numbers[i], 48);
     }
-    const struct ul_filled_form filled = {
-        .form = form, .formulas = formulas, .largest = large.numbers};
+    const int64_t *tables[4] = {NULL}, values[] = {16, 48};
+    const struct ul_filled_form filled = {.form = form,
+                                          .formulas = formulas,
+                                          .tables = tables,
+                                          .point_count = 2,
+                                          .largest = large.numbers};
     ul_text_init(&text, &arena);
     ul_kernel_form_put_body(&text, &filled, 0);
     assert_string_equal(text.data, filled_kernel);
+    for (uint32_t i = 0; i < 4; i++) {
+        formulas[i] = NULL;
+        tables[i] = values;
+    }
+    ul_text_init(&text, &arena);
+    ul_kernel_form_put_body(&text, &filled, 0);
+    assert_non_null(strstr(text.data, "const int64_t h0 = t0[run->size_point];"));
+    assert_null(strstr(text.data, "h1"));
     struct ul_kernel_parameters parameters = ul_kernel_form_parameters(&arena, form);
     assert_int_equal(parameters.count, 1);
     assert_false(parameters.has_scratch);

@@ -107,7 +107,7 @@ static ul_kx load_mask(const struct ul_attention_lower *a, enum ul_attention_inp
     int64_t length = type->dims[type->rank - 1];
     bool is_short = length < ul_attention_total(&a->shape) && length > 0;
     ul_kx never = number(a, -INFINITY), bias = number(a, 0);
-    ul_kx index[] = {a->batch, a->head, q, is_short ? ul_kx_clamp(kernel, t, 0, length - 1) : t};
+    ul_kx index[] = {a->batch, a->head, q, is_short ? ul_kx_clamp(kernel, t, length - 1) : t};
     if (length > 0) {
         bias = ul_lower_load_broadcast(a->lower, mask, index, 4);
         bias = type->dtype == UL_BOOL ? ul_kx_select(kernel, bias, number(a, 0), never)
@@ -568,18 +568,13 @@ static void lower_present(struct ul_attention_lower *a, uint32_t output,
     }
 }
 
-static int64_t ceil_to(int64_t value, int64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 /* Cuts `total` into the fewest parts of at most `most`, all of about the same length. */
 static int64_t even_part(int64_t total, int64_t max, int64_t unit)
 {
     if (total <= max)
         return total;
     int64_t parts = (total + max - 1) / max;
-    return ceil_to((total + parts - 1) / parts, unit);
+    return ul_round_up((total + parts - 1) / parts, unit);
 }
 
 static bool is_whole(const struct ul_attention_lower *a, const struct ul_attention *shape)
@@ -597,7 +592,7 @@ static int64_t tile_keys(const struct ul_attention_lower *a, const struct ul_att
 
 static int64_t pitch_of(int64_t keys)
 {
-    return ceil_to(keys > 0 ? keys : 1, VECTOR);
+    return ul_round_up(keys > 0 ? keys : 1, VECTOR);
 }
 
 /* The most rows that a block may have. */

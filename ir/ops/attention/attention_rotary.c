@@ -109,7 +109,7 @@ ul_kx ul_map_rotary(struct ul_lower *lower, ul_node_id node_id, uint32_t output,
     uint32_t last = x->rank - 1;
     int64_t half = r.rotated / 2;
     ul_kx element = r.is_flat ? ul_kx_modi(kernel, index[last], r.size) : index[last];
-    ul_kx at = ul_kx_clamp(kernel, element, 0, r.rotated - 1), pair, is_first, shift;
+    ul_kx at = ul_kx_clamp(kernel, element, r.rotated - 1), pair, is_first, shift;
     if (r.is_interleaved) {
         pair = ul_kx_divi(kernel, at, 2);
         is_first =

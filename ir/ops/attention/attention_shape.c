@@ -172,15 +172,10 @@ const char *ul_attention_read(struct ul_attention *attention, const struct ul_no
     return NULL;
 }
 
-static bool is_computed(enum ul_dtype dtype)
-{
-    return dtype == UL_F32 || dtype == UL_F64 || ul_dtype_is_half(dtype);
-}
-
 static enum ul_status check_types(const struct ul_infer *infer, const struct ul_type *const *types)
 {
     for (uint32_t i = 0; i < 3; i++)
-        if (!is_computed(types[i]->dtype))
+        if (!ul_dtype_is_real(types[i]->dtype))
             return ul_infer_unsupported(
                 infer, "Attention is computed in f16, bf16, f32 and f64, not in %s",
                 ul_dtype_get(types[i]->dtype)->name);

@@ -82,8 +82,7 @@ static ul_kx corner(const struct deform *d, ul_kx batch, ul_kx channel, ul_kx y,
         ul_kx high = ul_kx_binary(kernel, UL_KX_LE, at[2 + s], last);
         ul_kx both = ul_kx_binary(kernel, UL_KX_AND, low, high);
         inside = inside == UL_NONE ? both : ul_kx_binary(kernel, UL_KX_AND, inside, both);
-        at[2 + s] =
-            ul_kx_clamp(kernel, ul_kx_cast(kernel, UL_I64, at[2 + s]), 0, d->conv.in[s] - 1);
+        at[2 + s] = ul_kx_clamp(kernel, ul_kx_cast(kernel, UL_I64, at[2 + s]), d->conv.in[s] - 1);
     }
     ul_kx value = ul_lower_load(d->lower, d->node->inputs[0], at);
     return ul_kx_select(kernel, inside, ul_kx_binary(kernel, UL_KX_MUL, value, weight), none);
@@ -121,8 +120,7 @@ static void lower_samples(const struct deform *d, ul_kx batch, ul_kx row, ul_kx 
     tap[0] = ul_ks_for(kernel, conv->kernel[0], UL_FOR_PARALLEL);
     tap[1] = ul_ks_for(kernel, conv->kernel[1], UL_FOR_PARALLEL);
     ul_kx column = ul_ks_for(kernel, d->columns, UL_FOR_PARALLEL);
-    ul_kx out[2] = {row,
-                    ul_kx_clamp(kernel, ul_kx_add(kernel, first, column), 0, conv->out[1] - 1)};
+    ul_kx out[2] = {row, ul_kx_clamp(kernel, ul_kx_add(kernel, first, column), conv->out[1] - 1)};
     ul_kx group = ul_kx_divi(kernel, channel, channels / d->offset_groups), place[2];
     ul_kx flat = ul_kx_add(kernel, ul_kx_muli(kernel, tap[0], conv->kernel[1]), tap[1]);
     flat = ul_kx_add(kernel, ul_kx_muli(kernel, group, taps), flat);

@@ -135,7 +135,7 @@ static ul_kx load_product(struct ul_lanes *lanes, const void *context)
             ul_kx_binary(k, UL_KX_AND, ul_kx_binary(k, UL_KX_LE, zero, place),
                          ul_kx_binary(k, UL_KX_LT, place, ul_kx_index_const(k, conv->in[d])));
         inside = inside == UL_NONE ? is_in : ul_kx_binary(k, UL_KX_AND, inside, is_in);
-        at[2 + d] = ul_kx_clamp(k, place, 0, conv->in[d] - 1);
+        at[2 + d] = ul_kx_clamp(k, place, conv->in[d] - 1);
     }
     ul_kx x = ul_kx_cast(k, depthwise->dtype, ul_lower_load(lanes->lower, depthwise->x, at));
     ul_kx g =

@@ -101,17 +101,12 @@ void ul_conv_close(struct ul_lower *lower)
     ul_ks_end(lower->kernel); /* batch */
 }
 
-static bool is_computed_float(enum ul_dtype dtype)
-{
-    return dtype == UL_F32 || dtype == UL_F64 || ul_dtype_is_half(dtype);
-}
-
 /* The checks that Conv, ConvTranspose and DeformConv share: types of x, w and the bias. */
 enum ul_status ul_conv_check_types(const struct ul_infer *infer, uint32_t bias_input)
 {
     const struct ul_type *x = ul_infer_input(infer, 0), *w = ul_infer_input(infer, 1);
     const struct ul_type *bias = ul_infer_input(infer, bias_input);
-    if (!is_computed_float(x->dtype))
+    if (!ul_dtype_is_real(x->dtype))
         return ul_infer_unsupported(infer, "%s is computed in f16, bf16, f32 and f64, not in %s",
                                     ul_op_get(infer->node->op)->name, ul_dtype_get(x->dtype)->name);
     if (w->dtype != x->dtype || (bias != NULL && bias->dtype != x->dtype))

@@ -262,8 +262,8 @@ static void open_taps(const struct transposed *t, uint32_t d, ul_kx o, ul_kx *ta
     };
     for (uint32_t c = 0; c < 4; c++)
         *valid = *valid == UL_NONE ? inside[c] : ul_kx_binary(kernel, UL_KX_AND, *valid, inside[c]);
-    *tap = ul_kx_clamp(kernel, k, 0, conv->kernel[d] - 1);
-    *in = ul_kx_clamp(kernel, i, 0, conv->in[d] - 1);
+    *tap = ul_kx_clamp(kernel, k, conv->kernel[d] - 1);
+    *in = ul_kx_clamp(kernel, i, conv->in[d] - 1);
 }
 
 static void lower_plain(const struct transposed *t, enum ul_dtype dtype)

@@ -62,7 +62,7 @@ ul_kx ul_map_pack_bits(struct ul_lower *lower, ul_node_id node, uint32_t output,
     for (int64_t bit = 0; bit < BITS; bit++) {
         ul_kx place = ul_kx_addi(kernel, ul_kx_muli(kernel, index[axis], BITS), bit);
         if (type->dims[axis] % BITS != 0)
-            place = ul_kx_clamp(kernel, place, 0, type->dims[axis] - 1);
+            place = ul_kx_clamp(kernel, place, type->dims[axis] - 1);
         at[axis] = place;
         ul_kx truth = ul_lower_load(lower, info->inputs[0], at);
         ul_kx set = ul_kx_select(kernel, truth, ul_kx_int(kernel, dtype, (int64_t)1 << bit),

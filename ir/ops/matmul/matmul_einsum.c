@@ -26,11 +26,6 @@ static uint32_t label_get(struct ul_einsum *einsum, uint32_t symbol)
     return einsum->label_count++;
 }
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 /* Reads one term up to a comma, an arrow or the end. An ellipsis stands for `dots` dimensions. */
 static const char *read_term(struct ul_einsum *einsum, struct ul_einsum_term *term, const char **at,
                              uint32_t dots)
@@ -48,7 +43,7 @@ static const char *read_term(struct ul_einsum *einsum, struct ul_einsum_term *te
             has_dots = true;
             count = dots;
             p += 2;
-        } else if (!is_letter(*p)) {
+        } else if (!ul_scan_is_letter(*p)) {
             return "the equation has a character that is no label";
         }
         for (uint32_t i = 0; i < count; i++) {
@@ -68,7 +63,7 @@ static uint32_t count_letters(const char *p)
 {
     uint32_t count = 0;
     for (; *p != '\0' && *p != ',' && *p != '-'; p++)
-        count += is_letter(*p) ? 1 : 0;
+        count += ul_scan_is_letter(*p) ? 1 : 0;
     return count;
 }
 

@@ -42,8 +42,8 @@ struct ul_type ul_matmul_result(const struct ul_matmul *matmul, enum ul_dtype dt
 /* Types that products are summed in; f16 and bf16 sum in f32. */
 static bool is_summed(enum ul_dtype dtype)
 {
-    return dtype == UL_F32 || dtype == UL_F64 || ul_dtype_is_half(dtype) || dtype == UL_I32 ||
-           dtype == UL_I64 || dtype == UL_U32 || dtype == UL_U64;
+    return ul_dtype_is_real(dtype) || dtype == UL_I32 || dtype == UL_I64 || dtype == UL_U32 ||
+           dtype == UL_U64;
 }
 
 static enum ul_status check_summed(const struct ul_infer *infer, const struct ul_type *type)

@@ -58,7 +58,7 @@ static ul_kx load_pair(const struct couple *c, ul_kx i, ul_kx j)
     ul_kx rows =
         binary(c, UL_KX_MUL, low, ul_kx_sub(k, ul_kx_index_const(k, 2 * c->classes - 1), low));
     ul_kx column = ul_kx_addi(k, ul_kx_sub(k, ul_kx_add(k, ul_kx_divi(k, rows, 2), high), low), -1);
-    ul_kx at[2] = {c->row, ul_kx_clamp(k, column, 0, c->classes * (c->classes - 1) / 2 - 1)};
+    ul_kx at[2] = {c->row, ul_kx_clamp(k, column, c->classes * (c->classes - 1) / 2 - 1)};
     return ul_ks_let(k, ul_lower_load(c->lower, c->input, at));
 }
 

@@ -37,7 +37,7 @@ ul_kx ul_map_find(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
             ul_kx_binary(kernel, UL_KX_LT, ul_lower_load(lower, info->inputs[1], &last), x);
         at = ul_ks_let(kernel, ul_kx_select(kernel, below, ul_kx_addi(kernel, at, half), at));
     }
-    ul_kx place = ul_kx_clamp(kernel, at, 0, count - 1);
+    ul_kx place = ul_kx_clamp(kernel, at, count - 1);
     ul_kx found = ul_kx_binary(kernel, UL_KX_EQ, ul_lower_load(lower, info->inputs[1], &place), x);
     ul_kx missing = ul_kx_index_const(kernel, ul_node_get_int(info, "missing", 0));
     return ul_kx_select(kernel, found, at, missing);

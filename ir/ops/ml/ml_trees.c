@@ -212,7 +212,7 @@ static void walk_group(const struct walk *w)
     ul_kx group = ul_ks_for(k, (w->trees + w->lanes - 1) / w->lanes, UL_FOR_PARALLEL);
     ul_kx first = ul_kx_muli(k, group, w->lanes);
     ul_kx lane = ul_ks_for(k, w->lanes, UL_FOR_PARALLEL);
-    ul_kx tree = ul_kx_clamp(k, ul_kx_add(k, first, lane), 0, w->trees - 1);
+    ul_kx tree = ul_kx_clamp(k, ul_kx_add(k, first, lane), w->trees - 1);
     ul_ks_store(k, w->at, lane, ul_kx_cast(k, UL_U32, tree));
     ul_ks_end(k);
     ul_ks_for_expr(k, ul_kx_cast(k, UL_I64, load_one(w, UL_TREES_DEPTHS, group)), w->depth, 0);

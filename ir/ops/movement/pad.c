@@ -147,7 +147,7 @@ static ul_kx pad_constant(struct ul_lower *lower, ul_node_id node, const struct 
         ul_kx high = ul_kx_binary(kernel, UL_KX_LT, at, ul_kx_index_const(kernel, in->dims[d]));
         inside =
             ul_kx_binary(kernel, UL_KX_AND, inside, ul_kx_binary(kernel, UL_KX_AND, low, high));
-        from[d] = ul_kx_clamp(kernel, at, 0, in->dims[d] - 1);
+        from[d] = ul_kx_clamp(kernel, at, in->dims[d] - 1);
     }
     return ul_kx_select(kernel, inside,
                         ul_lower_load(lower, lower->graph->nodes[node].inputs[0], from), value);
@@ -158,7 +158,7 @@ static ul_kx pad_index(struct ul_kernel *kernel, enum pad_mode mode, ul_kx at, i
                        bool far_outside)
 {
     if (mode == PAD_EDGE || count == 1)
-        return ul_kx_clamp(kernel, at, 0, count - 1);
+        return ul_kx_clamp(kernel, at, count - 1);
     if (mode == PAD_WRAP)
         return ul_kx_modi(kernel, at, count);
     /* Reflects at 0, then at count - 1; a pad longer than the data goes back and forth. */

@@ -79,7 +79,7 @@ ul_kx ul_map_tensor_scatter(struct ul_lower *lower, ul_node_id node, uint32_t ou
                      ul_kx_binary(k, UL_KX_LT, position, ul_kx_index_const(k, update_length)));
     ul_kx update_index[UL_LIMIT_RANK];
     memcpy(update_index, index, cache->rank * sizeof *index);
-    update_index[axis] = ul_kx_clamp(k, position, 0, update_length - 1);
+    update_index[axis] = ul_kx_clamp(k, position, update_length - 1);
     ul_kx update = ul_lower_load(lower, info->inputs[UPDATE], update_index);
     return ul_kx_select(k, inside, update, old);
 }

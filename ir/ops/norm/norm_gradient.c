@@ -199,11 +199,10 @@ static uint32_t count_readers(const struct ul_graph *graph, ul_value_id value)
  * dimensions of a row. */
 static void skip_reshape(const struct ul_gradient *gradient, struct view *view, uint32_t tail)
 {
-    const struct ul_value *x = &gradient->graph->values[ul_gradient_input(gradient, 0)];
-    const struct ul_node *node =
-        x->kind == UL_VALUE_NODE ? &gradient->graph->nodes[x->producer] : NULL;
+    ul_value_id x = ul_gradient_input(gradient, 0);
+    const struct ul_node *node = ul_graph_maker(gradient->graph, x);
     if (node == NULL || (ul_op_get(node->op)->flags & UL_OP_RESHAPES) == 0 ||
-        count_readers(gradient->graph, ul_gradient_input(gradient, 0)) != 1)
+        count_readers(gradient->graph, x) != 1)
         return;
     struct ul_type from = ul_gradient_type(gradient, node->inputs[0]);
     if (from.rank <= tail)

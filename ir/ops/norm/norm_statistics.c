@@ -230,8 +230,7 @@ struct batch {
 
 static const struct ul_node *maker_of(const struct ul_graph *graph, ul_value_id value, ul_op_id op)
 {
-    const struct ul_value *info = &graph->values[value];
-    const struct ul_node *node = info->kind == UL_VALUE_NODE ? &graph->nodes[info->producer] : NULL;
+    const struct ul_node *node = ul_graph_maker(graph, value);
     return node != NULL && node->op == op ? node : NULL;
 }
 

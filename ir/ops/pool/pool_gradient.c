@@ -66,7 +66,7 @@ static ul_kx open_holders(struct ul_kernel *k, const struct ul_pool *pool, uint3
     count = ul_kx_binary(k, UL_KX_MAX, count, zero);
     ul_kx o = ul_ks_let(
         k, ul_kx_add(k, first, ul_ks_for_expr(k, ul_ks_let(k, count), reach / stride + 1, 0)));
-    o = ul_kx_clamp(k, o, 0, pool->out[d] - 1);
+    o = ul_kx_clamp(k, o, pool->out[d] - 1);
     ul_kx away = ul_kx_sub(k, end, ul_kx_muli(k, o, stride));
     if (pool->dilation[d] > 1)
         ul_ks_if(k, ul_kx_binary(k, UL_KX_EQ, ul_kx_modi(k, away, pool->dilation[d]), zero));

@@ -37,17 +37,15 @@ static bool is_table(const struct ul_type *type, int64_t rows, int64_t columns)
 }
 
 /* Whether a number is missing, or outside these bounds. */
-static bool is_outside(const struct ul_node *node, const char *name, int64_t low, int64_t high,
-                       int64_t *value)
+static bool is_outside(const struct ul_node *node, const char *name, int64_t *value)
 {
-    *value = ul_node_get_int(node, name, low - 1);
-    return *value < low || *value > high;
+    *value = ul_node_get_int(node, name, 0);
+    return *value < 1 || *value > UL_LIMIT_DIM;
 }
 
 static const char *read_attributes(struct ul_nbits *nbits, const struct ul_node *node)
 {
-    if (is_outside(node, "K", 1, UL_LIMIT_DIM, &nbits->depth) ||
-        is_outside(node, "N", 1, UL_LIMIT_DIM, &nbits->columns))
+    if (is_outside(node, "K", &nbits->depth) || is_outside(node, "N", &nbits->columns))
         return "K and N must be there, and positive";
     nbits->bits = ul_node_get_int(node, "bits", 4);
     bool is_half = ul_dtype_is_half(nbits->dtype);
@@ -55,7 +53,7 @@ static const char *read_attributes(struct ul_nbits *nbits, const struct ul_node 
         return "bits must be 2 to 8";
     if (is_half && nbits->bits != 16)
         return "floats of 16 bits have 16 bits";
-    if (is_outside(node, "block_size", 1, UL_LIMIT_DIM, &nbits->block))
+    if (is_outside(node, "block_size", &nbits->block))
         return "block_size must be there, and positive";
     nbits->block_count = (nbits->depth - 1) / nbits->block + 1;
     int64_t used = nbits->block_count == 1 ? nbits->depth : nbits->block;
@@ -273,7 +271,7 @@ static ul_kx load_table(struct ul_lower *lower, ul_value_id value, ul_kx row, ul
 static ul_kx load_byte(struct ul_lower *lower, const struct ul_nbits *nbits, ul_value_id value,
                        ul_kx column, ul_kx block, ul_kx at)
 {
-    at = ul_kx_clamp(lower->kernel, at, 0, nbits->block_bytes - 1);
+    at = ul_kx_clamp(lower->kernel, at, nbits->block_bytes - 1);
     const ul_kx index[3] = {column, block, at};
     return ul_kx_cast(lower->kernel, UL_U32, ul_lower_load(lower, value, index));
 }
@@ -331,7 +329,7 @@ static ul_kx load_packed_zero(struct ul_lower *lower, const struct ul_nbits *nbi
     struct ul_kernel *kernel = lower->kernel;
     int64_t bytes = zero_bytes(nbits);
     ul_kx bit = ul_kx_muli(kernel, at, nbits->bits), byte = ul_kx_divi(kernel, bit, 8);
-    ul_kx next = ul_kx_clamp(kernel, ul_kx_addi(kernel, byte, 1), 0, bytes - 1);
+    ul_kx next = ul_kx_clamp(kernel, ul_kx_addi(kernel, byte, 1), bytes - 1);
     ul_kx low = ul_kx_cast(kernel, UL_U32, load_table(lower, zeros, row, byte, bytes));
     if (8 % nbits->bits != 0) {
         ul_kx high = ul_kx_cast(kernel, UL_U32, load_table(lower, zeros, row, next, bytes));
@@ -367,12 +365,12 @@ static ul_kx dequantize(struct ul_lower *lower, const struct ul_nbits *nbits,
     int64_t storage = ul_node_get_int(node, "round_to", UL_DTYPE_NONE);
     ul_kx group = place->block, value = code;
     if (ul_lower_has_input(lower, place->node, UL_NBITS_GROUPS)) {
-        ul_kx at = ul_kx_clamp(kernel, place->depth, 0, nbits->depth - 1);
+        ul_kx at = ul_kx_clamp(kernel, place->depth, nbits->depth - 1);
         group = ul_lower_load(lower, node->inputs[UL_NBITS_GROUPS], &at);
         group = ul_kx_checked_index(kernel, group, nbits->block_count, false);
     } else if (nbits->scale_k != nbits->block) {
-        group = ul_kx_divi(kernel, ul_kx_clamp(kernel, place->depth, 0, nbits->depth - 1),
-                           nbits->scale_k);
+        group =
+            ul_kx_divi(kernel, ul_kx_clamp(kernel, place->depth, nbits->depth - 1), nbits->scale_k);
     }
     if (nbits->dtype == UL_U8 && nbits->is_e2m1) {
         value = ul_nbits_e2m1(kernel, code);

@@ -25,7 +25,7 @@ ul_kx ul_map_lookup(struct ul_lower *lower, ul_node_id node, uint32_t output, co
     bool is_known = ul_dtype_range(ul_lower_input_type(lower, node, 0)->dtype, &low, &high);
     UL_ASSERT(is_known && output == 0);
     ul_kx x = ul_kx_cast(lower->kernel, UL_I64, ul_lower_load(lower, inputs[0], index));
-    ul_kx at = ul_kx_clamp(lower->kernel, ul_kx_addi(lower->kernel, x, -low), 0, TABLE_SIZE - 1);
+    ul_kx at = ul_kx_clamp(lower->kernel, ul_kx_addi(lower->kernel, x, -low), TABLE_SIZE - 1);
     return ul_lower_load(lower, inputs[1], &at);
 }
 

@@ -95,7 +95,7 @@ static ul_kx add_taps(struct sums *sums, uint32_t d)
     int64_t taps = sums->lower->graph->values[places].type.dims[0];
     for (int64_t t = 0; t < taps; t++) {
         ul_kx place = ul_kx_cast(kernel, UL_I64, load_entry(sums, places, t, d));
-        sums->from[d] = ul_kx_clamp(kernel, place, 0, sums->x->dims[d] - 1);
+        sums->from[d] = ul_kx_clamp(kernel, place, sums->x->dims[d] - 1);
         ul_kx term = add_taps(sums, d + 1);
         if (weights != UL_NONE)
             term = ul_kx_mul(

@@ -47,7 +47,7 @@ static ul_kx find_pivot(const struct det *d, ul_kx step)
     ul_ks_set(k, max, ul_kx_select(k, larger, x, ul_kx_var(k, max)));
     ul_ks_set(k, row, ul_kx_select(k, larger, at, ul_kx_var(k, row)));
     ul_ks_end(k);
-    return ul_ks_let(k, ul_kx_clamp(k, ul_kx_var(k, row), 0, d->size - 1));
+    return ul_ks_let(k, ul_kx_clamp(k, ul_kx_var(k, row), d->size - 1));
 }
 
 /* Exchanges the two rows, and with them the sign, if they differ. */

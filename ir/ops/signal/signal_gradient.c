@@ -10,9 +10,9 @@
 enum { SIGNAL, DFT_LENGTH, DFT_AXIS };
 enum { FRAME_STEP = 1, WINDOW, FRAME_LENGTH };
 
-static bool is_set(const struct ul_gradient *gradient, const char *name, int64_t otherwise)
+static bool is_set(const struct ul_gradient *gradient, const char *name)
 {
-    return ul_node_get_int(ul_gradient_node(gradient), name, otherwise) != 0;
+    return ul_node_get_int(ul_gradient_node(gradient), name, 0) != 0;
 }
 
 /* The constant integer of an input. */
@@ -72,7 +72,7 @@ static ul_value_id half_back(struct ul_gradient *gradient, ul_value_id g, uint32
 enum ul_status ul_gradient_dft(struct ul_gradient *gradient)
 {
     struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, SIGNAL));
-    bool inverse = is_set(gradient, "inverse", 0), onesided = is_set(gradient, "onesided", 0);
+    bool inverse = is_set(gradient, "inverse"), onesided = is_set(gradient, "onesided");
     uint32_t axis = ul_check_get_axis(get_int(gradient, DFT_AXIS, -2), type.rank);
     bool is_half = inverse && onesided;
     int64_t length = is_half ? 2 * (type.dims[axis] - 1) : type.dims[axis];

@@ -97,7 +97,7 @@ static void make_room(const struct top_k *t, uint32_t slot, ul_kx x)
     ul_kx zero = ul_kx_index_const(k, 0);
     ul_ks_for(k, t->count, 0);
     ul_kx at = ul_kx_var(k, slot);
-    ul_kx below = ul_kx_clamp(k, ul_kx_addi(k, at, -1), 0, t->count - 1);
+    ul_kx below = ul_kx_clamp(k, ul_kx_addi(k, at, -1), t->count - 1);
     ul_kx moves = ul_kx_binary(k, UL_KX_AND, ul_kx_binary(k, UL_KX_LT, zero, at),
                                is_before(t, x, ul_kx_load(k, t->values, below)));
     ul_ks_if(k, moves);
@@ -126,7 +126,7 @@ static void insert_line(struct top_k *t)
     ul_ks_if(k, enters);
     uint32_t slot = ul_ks_var(k, UL_I64, ul_kx_binary(k, UL_KX_MIN, at, last));
     make_room(t, slot, x);
-    ul_kx place = ul_kx_clamp(k, ul_kx_var(k, slot), 0, t->count - 1);
+    ul_kx place = ul_kx_clamp(k, ul_kx_var(k, slot), t->count - 1);
     ul_ks_store(k, t->values, place, x);
     ul_ks_store(k, t->places, place, at);
     ul_ks_end(k);
@@ -151,8 +151,8 @@ static void merge_runs(const struct top_k *t, const struct merge *m)
     ul_kx step = ul_ks_for_expr(k, ul_kx_sub(k, m->high, m->low), t->length, 0);
     ul_kx i = ul_ks_let(k, ul_kx_var(k, left));
     ul_kx j = ul_ks_let(k, ul_kx_var(k, right));
-    ul_kx at_i = ul_ks_let(k, ul_kx_add(k, m->from, ul_kx_clamp(k, i, 0, t->length - 1)));
-    ul_kx at_j = ul_ks_let(k, ul_kx_add(k, m->from, ul_kx_clamp(k, j, 0, t->length - 1)));
+    ul_kx at_i = ul_ks_let(k, ul_kx_add(k, m->from, ul_kx_clamp(k, i, t->length - 1)));
+    ul_kx at_j = ul_ks_let(k, ul_kx_add(k, m->from, ul_kx_clamp(k, j, t->length - 1)));
     ul_kx a = ul_ks_let(k, ul_kx_load(k, t->values, at_i));
     ul_kx b = ul_ks_let(k, ul_kx_load(k, t->values, at_j));
     ul_kx b_first =

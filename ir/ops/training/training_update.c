@@ -455,7 +455,7 @@ static void load_states(struct bytes *b)
     struct ul_kernel *k = b->u.kernel;
     for (uint32_t s = 0; s < states_of(b->u.node); s++) {
         ul_kx code = ul_kx_cast(k, UL_I64, load(&b->u, codes_input(s)));
-        code = ul_kx_clamp(k, code, 0, CODES - 1);
+        code = ul_kx_clamp(k, code, CODES - 1);
         ul_value_id table = b->u.node->inputs[table_input(b->u.node, s)];
         b->u.states[s] =
             ul_ks_let(k, ul_kx_mul(k, ul_lower_load(b->u.lower, table, &code), b->old[s]));

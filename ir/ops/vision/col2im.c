@@ -105,7 +105,7 @@ static ul_kx block_of(struct ul_kernel *kernel, const struct block_axis *axis, u
     ul_kx exact = ul_kx_binary(kernel, UL_KX_EQ, ul_kx_modi(kernel, begin, axis->stride), zero);
     ul_kx low = ul_kx_binary(kernel, UL_KX_LE, zero, begin);
     ul_kx high = ul_kx_binary(kernel, UL_KX_LT, at, ul_kx_index_const(kernel, axis->count));
-    *number = ul_ks_let(kernel, ul_kx_clamp(kernel, at, 0, axis->count - 1));
+    *number = ul_ks_let(kernel, ul_kx_clamp(kernel, at, axis->count - 1));
     return ul_kx_binary(kernel, UL_KX_AND, exact, ul_kx_binary(kernel, UL_KX_AND, low, high));
 }
 

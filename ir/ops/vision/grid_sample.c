@@ -144,7 +144,7 @@ static void axis_taps(struct ul_kernel *kernel, const struct grid *grid, ul_kx x
         taps->conditions[d][t] = grid->padding == GRID_ZEROS ? ul_ks_let(kernel, inside) : UL_NONE;
         if (grid->padding == GRID_REFLECTION)
             at = reflect_index(kernel, grid, at, size);
-        taps->indexes[d][t] = ul_ks_let(kernel, ul_kx_clamp(kernel, at, 0, size - 1));
+        taps->indexes[d][t] = ul_ks_let(kernel, ul_kx_clamp(kernel, at, size - 1));
         if (taps->weights[d][t] != UL_NONE)
             taps->weights[d][t] = ul_ks_let(kernel, taps->weights[d][t]);
     }

@@ -91,7 +91,7 @@ static ul_kx nearest_index(struct ul_kernel *kernel, const struct ul_resize_plan
         x = ul_kx_unary(kernel, UL_KX_CEIL, x);
         break;
     }
-    return ul_kx_clamp(kernel, to_index(kernel, x), 0, axis->in - 1);
+    return ul_kx_clamp(kernel, to_index(kernel, x), axis->in - 1);
 }
 
 /* 0 <= at < count */
@@ -146,7 +146,7 @@ static void unrolled_axis(struct ul_kernel *kernel, const struct ul_resize_plan 
         exclude_outside(kernel, places, weights, taps->counts[d], axis->in);
     for (uint32_t t = 0; t < taps->counts[d]; t++) {
         weights[t] = ul_ks_let(kernel, weights[t]);
-        places[t] = ul_ks_let(kernel, ul_kx_clamp(kernel, places[t], 0, axis->in - 1));
+        places[t] = ul_ks_let(kernel, ul_kx_clamp(kernel, places[t], axis->in - 1));
     }
 }
 
@@ -255,7 +255,7 @@ static ul_kx looped_sum(struct ul_lower *lower, ul_node_id node, const struct ul
         ul_kx own = ul_kx_binary(kernel, UL_KX_DIV, filter_weight(kernel, &filters[d], place),
                                  filters[d].norm);
         weight = ul_ks_let(kernel, opened == 0 ? own : ul_kx_mul(kernel, weight, own));
-        from[d] = ul_ks_let(kernel, ul_kx_clamp(kernel, place, 0, plan->axes[d].in - 1));
+        from[d] = ul_ks_let(kernel, ul_kx_clamp(kernel, place, plan->axes[d].in - 1));
         opened++;
     }
     ul_kx loaded = ul_kx_cast(kernel, dtype, ul_lower_load(lower, input, from));

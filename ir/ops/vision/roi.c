@@ -125,10 +125,10 @@ static struct roi_sample roi_sample_get(struct ul_kernel *kernel, const struct r
     ul_kx below = ul_ks_let(kernel, ul_kx_unary(kernel, UL_KX_FLOOR, x));
     ul_kx ratio = ul_kx_sub(kernel, x, below);
     struct roi_sample result;
-    ul_kx base = ul_kx_clamp(kernel, ul_kx_cast(kernel, UL_I64, below), 0, axis->size - 1);
+    ul_kx base = ul_kx_clamp(kernel, ul_kx_cast(kernel, UL_I64, below), axis->size - 1);
     result.low = ul_ks_let(kernel, base);
-    result.high = ul_ks_let(
-        kernel, ul_kx_clamp(kernel, ul_kx_addi(kernel, result.low, 1), 0, axis->size - 1));
+    result.high =
+        ul_ks_let(kernel, ul_kx_clamp(kernel, ul_kx_addi(kernel, result.low, 1), axis->size - 1));
     result.high_weight = ul_ks_let(kernel, ul_kx_select(kernel, inside, ratio, zero));
     result.low_weight =
         ul_ks_let(kernel, ul_kx_select(kernel, inside, ul_kx_sub(kernel, one, ratio), zero));
@@ -244,7 +244,7 @@ static ul_kx bin_edge(struct ul_kernel *kernel, enum ul_kx_op rounding, ul_kx bi
 {
     ul_kx edge = ul_kx_mul(kernel, ul_kx_cast(kernel, ul_kx_dtype(kernel, extent), bin), extent);
     edge = ul_kx_add(kernel, ul_kx_unary(kernel, rounding, edge), begin);
-    return ul_kx_clamp(kernel, ul_kx_cast(kernel, UL_I64, edge), 0, size);
+    return ul_kx_clamp(kernel, ul_kx_cast(kernel, UL_I64, edge), size);
 }
 
 static struct bin bin_get(struct ul_lower *lower, ul_node_id node, ul_kx roi, int64_t corner,
@@ -261,7 +261,7 @@ static struct bin bin_get(struct ul_lower *lower, ul_node_id node, ul_kx roi, in
     ul_kx last = bin_edge(kernel, UL_KX_CEIL, ul_kx_addi(kernel, bin, 1), extent, begin, size);
     struct bin result = {.begin = ul_ks_let(kernel, first)};
     result.count =
-        ul_ks_let(kernel, ul_kx_clamp(kernel, ul_kx_sub(kernel, last, result.begin), 0, size));
+        ul_ks_let(kernel, ul_kx_clamp(kernel, ul_kx_sub(kernel, last, result.begin), size));
     return result;
 }
 
@@ -286,8 +286,8 @@ void ul_lower_max_roi_pool(struct ul_lower *lower, ul_node_id node)
     ul_kx row = ul_ks_for_expr(kernel, y.count, in->dims[2], UL_FOR_REDUCE);
     ul_kx column = ul_ks_for_expr(kernel, x.count, in->dims[3], UL_FOR_REDUCE);
     ul_kx from[4] = {batch, index[1],
-                     ul_kx_clamp(kernel, ul_kx_add(kernel, y.begin, row), 0, in->dims[2] - 1),
-                     ul_kx_clamp(kernel, ul_kx_add(kernel, x.begin, column), 0, in->dims[3] - 1)};
+                     ul_kx_clamp(kernel, ul_kx_add(kernel, y.begin, row), in->dims[2] - 1),
+                     ul_kx_clamp(kernel, ul_kx_add(kernel, x.begin, column), in->dims[3] - 1)};
     ul_ks_set(kernel, result,
               ul_kx_binary(kernel, UL_KX_MAX, ul_kx_var(kernel, result),
                            ul_lower_load(lower, info->inputs[0], from)));
@@ -383,8 +383,8 @@ void ul_lower_max_roi_gradient(struct ul_lower *lower, ul_node_id node)
     ul_kx down = ul_ks_for_expr(kernel, y.count, in->dims[2], 0);
     ul_kx along = ul_ks_for_expr(kernel, x.count, in->dims[3], 0);
     ul_kx place[4] = {batch, index[1],
-                      ul_kx_clamp(kernel, ul_kx_add(kernel, y.begin, down), 0, in->dims[2] - 1),
-                      ul_kx_clamp(kernel, ul_kx_add(kernel, x.begin, along), 0, in->dims[3] - 1)};
+                      ul_kx_clamp(kernel, ul_kx_add(kernel, y.begin, down), in->dims[2] - 1),
+                      ul_kx_clamp(kernel, ul_kx_add(kernel, x.begin, along), in->dims[3] - 1)};
     ul_kx value = ul_ks_let(kernel, ul_lower_load(lower, info->inputs[0], place));
     ul_kx none = ul_kx_binary(kernel, UL_KX_LT, ul_kx_var(kernel, row), zero);
     ul_ks_if(kernel, ul_kx_binary(kernel, UL_KX_OR, none,
@@ -395,8 +395,8 @@ void ul_lower_max_roi_gradient(struct ul_lower *lower, ul_node_id node)
     for (uint32_t i = 0; i < 3; i++)
         ul_ks_end(kernel);
     ul_ks_if(kernel, ul_kx_binary(kernel, UL_KX_LE, zero, ul_kx_var(kernel, row)));
-    place[2] = ul_kx_clamp(kernel, ul_kx_var(kernel, row), 0, in->dims[2] - 1);
-    place[3] = ul_kx_clamp(kernel, ul_kx_var(kernel, column), 0, in->dims[3] - 1);
+    place[2] = ul_kx_clamp(kernel, ul_kx_var(kernel, row), in->dims[2] - 1);
+    place[3] = ul_kx_clamp(kernel, ul_kx_var(kernel, column), in->dims[3] - 1);
     add_at(lower, node, place, ul_lower_load(lower, info->inputs[2], index));
     for (uint32_t i = 0; i < 5; i++)
         ul_ks_end(kernel);
