@@ -19,7 +19,8 @@
  * its begin. Between two places where the streams meet, time passes at least as for the work of
  * both, spread over the whole device: two steps that each fill the device gain nothing.
  *
- * Left undone: more than two streams; loops, branches and entries; plans with transfers. */
+ * Left undone: how much of the device is busy at each moment, since only the sum counts; more than
+ * two streams; loops, branches and entries; plans with transfers. */
 #include "planner/transfer/transfer_internal.h"
 
 #include <string.h>
