@@ -308,7 +308,7 @@ static void put_begin(struct ul_emitter *emitter)
                    "int %s_init(void *arena, size_t bytes, %sconst struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
                    big, big,
-                   emitter->library != NULL
+                   ul_emit_library_number(emitter, NULL) > 0
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
                    prefix, offload_argument(emitter));
@@ -335,7 +335,7 @@ static void put_run_text(struct ul_emitter *emitter)
         " * thread-safe for each arena. */\n"
         "int %s_run(void *arena, %sconst void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n%s%s",
-        emitter->library != NULL
+        ul_emit_library_number(emitter, NULL) > 0
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
@@ -396,10 +396,27 @@ static void put_rom(struct ul_emitter *emitter)
                                ".section .note.GNU-stack,\"\",%progbits\n#endif\n");
 }
 
+/* What the program links. */
+static const char *links(const struct ul_emitter *emitter)
+{
+    const struct ul_libraries *libraries = emitter->program->options.libraries;
+    struct ul_text text;
+    ul_text_init(&text, emitter->arena);
+    for (uint32_t i = 0; libraries != NULL && i < libraries->count; i++) {
+        const struct ul_target_library *library = &libraries->rows[i];
+        if (!ul_emit_sets_up(emitter, library) || library->links == NULL)
+            continue;
+        ul_text_put(&text, text.length == 0 ? emitter->options->library_links : "");
+        ul_text_put(&text, library->links);
+    }
+    ul_text_put(&text, " -lm");
+    return text.data;
+}
+
 static struct ul_emit_build build(const struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
-    const struct ul_target_library *library = emitter->library;
+    const bool has_libraries = ul_emit_library_number(emitter, NULL) > 0;
     const char *native = ul_emit_library_files(emitter, true);
     return (struct ul_emit_build){
         .behind_archive = "",
@@ -414,11 +431,9 @@ static struct ul_emit_build build(const struct ul_emitter *emitter)
         .own = native,
         .flags = "-fno-strict-aliasing -DUL_MAY_ALIAS -ffp-contract=off -fno-math-errno "
                  "-fno-trapping-math",
-        .cflags = library != NULL ? options->library_cflags : "",
-        .libraries = library != NULL ? ul_arena_printf(emitter->arena, "%s%s -lm",
-                                                       options->library_links, library->links)
-                                     : " -lm",
-        .has_threads = emitter->program->options.thread_count > 1 || library != NULL};
+        .cflags = has_libraries ? options->library_cflags : "",
+        .libraries = links(emitter),
+        .has_threads = emitter->program->options.thread_count > 1 || has_libraries};
 }
 
 /* Lines of a Makefile: flags of `objects`, those of the runtime's own calls, beside those of
@@ -534,10 +549,12 @@ static void put_entry(struct ul_emitter *emitter, const char *model, const char 
 
 static void put_runner(struct ul_emitter *emitter)
 {
-    static const char library[] = "library"; /* in struct ul_model, and what it points to */
+    static const char table[] = "libraries"; /* in struct ul_model, and what it points to */
+    uint32_t library_count = ul_emit_library_number(emitter, NULL);
     ul_text_put(emitter->text, "    .isa = UL_ISA_COMPILED,\n");
-    if (emitter->library != NULL)
-        ul_text_printf(emitter->text, "    .%s = &%s,\n", library, library);
+    if (library_count > 0)
+        ul_text_printf(emitter->text, "    .library_count = %u,\n    .%s = %s,\n", library_count,
+                       table, table);
 }
 
 enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *program,
@@ -560,7 +577,7 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                                                      .put_join = put_join,
                                                      .put_branch = put_branch,
                                                      .put_buffer = put_buffer,
-                                                     .put_libraries = ul_emit_c_put_library,
+                                                     .put_libraries = ul_emit_c_put_libraries,
                                                      .put_runner = put_runner,
                                                      .handle = "void *arena",
                                                      .put_entry = put_entry,

@@ -1,35 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls in model.c: the library that is set up for them, in the runtime's form, and a step that is
- * a call. */
+/* Calls in model.c: the libraries that are set up for them, in the runtime's form, and a step that
+ * is a call. */
 #include "codegen/c/emit_c.h"
 #include "codegen/program/calls_internal.h"
 #include "ir/view.h"
 
 #include <inttypes.h>
 
-void ul_emit_c_put_library(struct ul_emitter *emitter)
+/* What one library sets up at start: its calls follow one another in the table. */
+static void put_library(struct ul_emitter *emitter, const struct ul_target_library *library)
 {
     const struct ul_program *program = emitter->program;
-    if (emitter->library == NULL)
-        return;
+    uint32_t first = UL_NONE, count = 0;
+    bool has_tails = false, has_scales = false;
+    for (uint32_t i = 0; i < emitter->call_count; i++) {
+        const struct ul_program_call *call = &program->calls[emitter->calls[i]];
+        if (call->library != library)
+            continue;
+        first = count++ == 0 ? i : first;
+        has_tails = has_tails || call->call->tail_count > 0;
+        has_scales = has_scales || call->call->scale_count > 0;
+    }
     ul_text_printf(emitter->text,
-                   "static const struct ul_library library = {\n    .name = \"%s\",\n    .isa = ",
-                   emitter->library->name);
+                   "    {.name = \"%s\",\n     .plan_name = \"%s\",\n     .isa = ", library->name,
+                   library->plan_name != NULL ? library->plan_name : "");
     ul_emit_string(emitter->text, program->options.isa);
     ul_text_printf(
         emitter->text,
-        ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
-        ",\n    .start_bytes = %" PRIu64 ",\n    .making_bytes = %" PRIu64
-        ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
-        "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
-        "    .implementation = ul_library_implementation,\n"
-        "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
+        ",\n     .thread_count = %u,\n     .state_offset_bytes = %" PRIu64
+        ",\n     .start_bytes = %" PRIu64 ",\n     .making_bytes = %" PRIu64
+        ",\n     .first_call = %u,\n     .call_count = %u,\n     .calls = calls,\n",
         program->options.thread_count,
-        ul_emit_place(emitter, ul_program_library(program, emitter->library)->state_place, 0)
-            .offset_bytes,
-        emitter->options->start_bytes, emitter->options->making_bytes, emitter->call_count,
-        emitter->has_tails ? "    .posts = ul_posts_run,\n" : "",
-        emitter->has_scales ? "    .init_scaled = ul_library_init_scaled,\n" : "");
+        ul_emit_place(emitter, ul_program_library(program, library)->state_place, 0).offset_bytes,
+        emitter->options->start_bytes, emitter->options->making_bytes, first, count);
+    static const char *const functions[] = {"init", "done", "ready", "implementation",
+                                            "heap_bytes"};
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        ul_text_printf(emitter->text, "     .%s = %s_%s,\n", functions[i], library->symbol,
+                       functions[i]);
+    ul_text_put(emitter->text, has_tails ? "     .posts = ul_posts_run,\n" : "");
+    if (has_scales)
+        ul_text_printf(emitter->text, "     .init_scaled = %s_init_scaled,\n", library->symbol);
+    ul_text_put(emitter->text, "    },\n");
+}
+
+void ul_emit_c_put_libraries(struct ul_emitter *emitter)
+{
+    const struct ul_libraries *libraries = emitter->program->options.libraries;
+    const uint32_t count = ul_emit_library_number(emitter, NULL);
+    UL_ASSERT(count <= UL_LIBRARY_LIMIT);
+    if (count == 0)
+        return;
+    ul_text_put(emitter->text, "static const struct ul_library libraries[] = {\n");
+    for (uint32_t i = 0; i < libraries->count; i++) {
+        if (ul_emit_sets_up(emitter, &libraries->rows[i]))
+            put_library(emitter, &libraries->rows[i]);
+    }
+    ul_text_put(emitter->text, "};\n\n");
 }
 
 static bool same_place(const struct ul_emitter *emitter, const struct ul_program_address *a,
@@ -68,9 +95,11 @@ void ul_emit_c_put_call(struct ul_emitter *emitter, const struct ul_program_step
     ul_text_printf(text, "%*s", columns + 4, "");
     ul_emit_call_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
     const struct ul_target_library *library = emitter->program->calls[step->kernel].library;
-    ul_text_printf(text, "%*s%s_run(%s%u%s, args, ", columns + 4, "", library->symbol,
-                   library->is_own ? "&calls[" : "&library, a, ",
-                   ul_emit_call_number(emitter, step), library->is_own ? "]" : "");
+    ul_text_printf(text, "%*s%s_run(&", columns + 4, "", library->symbol);
+    if (!library->is_own)
+        ul_text_printf(text, "libraries[%u], a, ", ul_emit_library_number(emitter, library));
+    ul_text_printf(text, library->is_own ? "calls[%u], args, " : "%u, args, ",
+                   ul_emit_call_number(emitter, step));
     ul_emit_call_scratch(emitter, step, position);
     if (library->is_own)
         ul_text_printf(text, ", %u, (uint32_t)ul_team(run)",

@@ -6,24 +6,13 @@
 
 #include <inttypes.h>
 
-/* The place of a call's library in the model's table of those that have calls. */
-static uint32_t library_number(const struct ul_emitter *emitter, uint32_t call)
-{
-    const struct ul_target_library *library = emitter->program->calls[call].library;
-    uint32_t number = 0;
-    for (const struct ul_target_library *at = emitter->program->options.libraries->rows;
-         at < library; at++)
-        number += ul_emit_uses(emitter, at);
-    return number;
-}
-
 void ul_emit_cuda_put_libraries(struct ul_emitter *emitter)
 {
     const struct ul_libraries *libraries = emitter->program->options.libraries;
     struct ul_text list;
     ul_text_init(&list, emitter->arena);
     for (uint32_t i = 0; i < libraries->count; i++) {
-        if (!ul_emit_uses(emitter, &libraries->rows[i]))
+        if (!ul_emit_sets_up(emitter, &libraries->rows[i]))
             continue;
         const char *name = libraries->rows[i].table;
         ul_text_printf(emitter->text, "extern const struct ul_device_library %s;\n", name);
@@ -41,10 +30,10 @@ void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_s
     int columns = (int)(4 * indent);
     ul_text_printf(text, "{\n%*s", columns + 4, "");
     ul_emit_call_args(emitter, step, step->arg_count, position);
+    const struct ul_target_library *library = emitter->program->calls[step->kernel].library;
     ul_text_printf(text, "%*s%s%s_run(&at, %u, %u, args, ", columns + 4, "",
-                   step->own != NULL ? "if (!" : "",
-                   emitter->program->calls[step->kernel].library->symbol,
-                   library_number(emitter, step->kernel), ul_emit_call_number(emitter, step));
+                   step->own != NULL ? "if (!" : "", library->symbol,
+                   ul_emit_library_number(emitter, library), ul_emit_call_number(emitter, step));
     ul_emit_call_scratch(emitter, step, position);
     ul_text_put(text, step->own != NULL ? "))\n" : ");\n");
     if (step->own != NULL) {
@@ -64,9 +53,9 @@ void ul_emit_cuda_put_spared(struct ul_emitter *emitter, const struct ul_program
         at--;
     UL_ASSERT(at > 0);
     const struct ul_program_step *call = ul_program_step_at(emitter->program, &positions[at - 1]);
-    ul_text_printf(emitter->text, "if (!%s_did_more(&at, %u, %u))\n%*s",
-                   emitter->program->calls[call->kernel].library->symbol,
-                   library_number(emitter, call->kernel), ul_emit_call_number(emitter, call),
+    const struct ul_target_library *library = emitter->program->calls[call->kernel].library;
+    ul_text_printf(emitter->text, "if (!%s_did_more(&at, %u, %u))\n%*s", library->symbol,
+                   ul_emit_library_number(emitter, library), ul_emit_call_number(emitter, call),
                    (int)(4 * indent + 4), "");
 }
 

@@ -380,6 +380,38 @@ const char *ul_emit_library_files(const struct ul_emitter *emitter, bool native)
     return text.data;
 }
 
+bool ul_emit_sets_up(const struct ul_emitter *emitter, const struct ul_target_library *library)
+{
+    return !library->is_own && ul_emit_uses(emitter, library);
+}
+
+uint32_t ul_emit_library_number(const struct ul_emitter *emitter,
+                                const struct ul_target_library *library)
+{
+    const struct ul_libraries *libraries = emitter->program->options.libraries;
+    uint32_t number = 0;
+    for (uint32_t i = 0; libraries != NULL && i < libraries->count; i++) {
+        if (&libraries->rows[i] == library)
+            break;
+        number += ul_emit_sets_up(emitter, &libraries->rows[i]);
+    }
+    return number;
+}
+
+const char *ul_emit_packer(const struct ul_emitter *emitter)
+{
+    const struct ul_libraries *libraries = emitter->program->options.libraries;
+    const char *packer = NULL;
+    for (uint32_t i = 0; libraries != NULL && i < libraries->count; i++) {
+        const struct ul_target_library *library = &libraries->rows[i];
+        if (library->packer == NULL || !ul_emit_uses(emitter, library))
+            continue;
+        UL_ASSERT(packer == NULL); /* each packs what is not its own as most do */
+        packer = library->packer;
+    }
+    return packer != NULL ? packer : "ul_packer_take";
+}
+
 void ul_emit_calls(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
@@ -387,10 +419,8 @@ void ul_emit_calls(struct ul_emitter *emitter)
         return;
     put_packs(emitter);
     ul_text_put(emitter->text, "static const struct ul_call calls[] = {\n");
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        if (emitter->call_numbers[i] != UL_NONE)
-            put_call(emitter, program->calls[i].call);
-    }
+    for (uint32_t i = 0; i < emitter->call_count; i++)
+        put_call(emitter, program->calls[emitter->calls[i]].call);
     ul_text_put(emitter->text, "};\n");
     emitter->language->put_libraries(emitter);
 }
@@ -406,23 +436,24 @@ uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_p
 void ul_emit_find_functions(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
+    const struct ul_libraries *libraries = program->options.libraries;
     uint32_t *numbers = UL_NEW_ARRAY(emitter->arena, uint32_t, program->call_count);
     bool *runs = UL_NEW_ARRAY(emitter->arena, bool, program->call_count);
     emitter->runs_kernel = UL_NEW_ARRAY(emitter->arena, bool, program->kernel_count);
     ul_program_mark_run(program, emitter->plan, emitter->runs_kernel, runs);
     emitter->call_count = 0;
-    emitter->packer = "ul_packer_take";
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        const struct ul_program_call *call = &program->calls[i];
-        numbers[i] = runs[i] ? emitter->call_count++ : UL_NONE;
-        if (!runs[i])
-            continue;
-        emitter->library = call->library->is_own ? emitter->library : call->library;
-        emitter->packer = call->library->packer != NULL ? call->library->packer : emitter->packer;
-        emitter->has_tails = emitter->has_tails || call->call->tail_count > 0;
-        emitter->has_scales = emitter->has_scales || call->call->scale_count > 0;
-    }
     emitter->call_numbers = numbers;
+    emitter->calls = UL_NEW_ARRAY(emitter->arena, uint32_t, program->call_count);
+    for (uint32_t i = 0; i < program->call_count; i++)
+        numbers[i] = UL_NONE;
+    for (uint32_t k = 0; libraries != NULL && k < libraries->count; k++) {
+        for (uint32_t i = 0; i < program->call_count; i++) {
+            if (!runs[i] || program->calls[i].library != &libraries->rows[k])
+                continue;
+            numbers[i] = emitter->call_count++;
+            emitter->calls[numbers[i]] = i;
+        }
+    }
 }
 
 void ul_emit_call_args(struct ul_emitter *emitter, const struct ul_program_step *step,

@@ -124,14 +124,10 @@ struct ul_emitter {
     struct ul_emit_transfer *transfers; /* by position, for transfers */
     uint32_t transfer_count;
     uint32_t *call_numbers; /* per call of the program: its place in the table, or UL_NONE */
+    uint32_t *calls;        /* by place in the table: those of one library follow one another */
     uint32_t call_count;    /* that the plan runs */
-    const struct ul_target_library *library; /* of those that the runtime does not compute itself;
-                                                NULL: it computes all */
-    const char *packer;                      /* the function that packs weights as they want them */
-    bool has_tails;               /* some have post-operations that are not the library's */
-    bool has_scales;              /* some of their scales are weights */
-    bool *runs_kernel;            /* per kernel of the program: the plan does */
-    uint32_t weight_count;        /* scratch of counting */
+    bool *runs_kernel;      /* per kernel of the program: the plan does */
+    uint32_t weight_count;  /* scratch of counting */
     const struct ul_pack **packs; /* distinct layouts of weights */
     uint32_t pack_count, pack_capacity;
     uint32_t layout_number_count; /* of slots and rows, where offsets follow from sizes */
@@ -232,6 +228,13 @@ uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_p
 void ul_emit_calls(struct ul_emitter *emitter);
 /* Some call is the library's. */
 bool ul_emit_uses(const struct ul_emitter *emitter, const struct ul_target_library *library);
+/* The same, and the program's start sets the library up. */
+bool ul_emit_sets_up(const struct ul_emitter *emitter, const struct ul_target_library *library);
+/* The place of such a library in the program's table of them; NULL: the number of them all. */
+uint32_t ul_emit_library_number(const struct ul_emitter *emitter,
+                                const struct ul_target_library *library);
+/* The function that packs weights as their calls want them. */
+const char *ul_emit_packer(const struct ul_emitter *emitter);
 /* Whether the program is made of this source of the runtime, which is in one of the target's rooms:
  * it belongs to no library, or a call wants it. Headers come as they are included. */
 bool ul_emit_takes_file(const struct ul_emitter *emitter, const char *name);

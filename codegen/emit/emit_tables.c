@@ -681,7 +681,7 @@ static void put_parts(struct ul_emitter *emitter, bool loads)
     if (loads)
         ul_text_put(text, "    .load = ul_weights_load,\n");
     if (loads && emitter->pack_count > 0)
-        ul_text_printf(text, "    .pack = %s,\n", emitter->packer);
+        ul_text_printf(text, "    .pack = %s,\n", ul_emit_packer(emitter));
     if (emitter->transfer_count > 0)
         ul_text_put(text, "    .offloading = &offloading,\n");
 }

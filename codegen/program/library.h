@@ -52,8 +52,10 @@ struct ul_target_library {
     bool runs_always;        /* a step that a run may pass over cannot be a call */
     bool chosen_at_start; /* a program's start may find nothing that runs a call: a kernel of ours
                              stands beside each */
-    /* How its calls are emitted: the name of the function that runs one, without _run behind it;
-     * and of a device's library, that of its table (runtime/cuda/ul_cuda_library.h). */
+    /* How its calls are emitted: the name of the function that runs one, without _run behind it,
+     * and of those that set it up on the host, without _init, _done and so on (struct ul_library of
+     * the runtime); and of a device's library, that of its table (runtime/cuda/ul_cuda_library.h).
+     */
     const char *symbol, *table;
     const char *packer; /* the function that packs weights as its calls want them; NULL: that of
                            most (ul_packer_take) */

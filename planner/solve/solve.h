@@ -6,6 +6,7 @@
 
 #include "planner/model/graph.h"
 #include "planner/model/plan.h"
+#include "planner/transfer/transfer.h"
 
 /* plan_within.c */
 
@@ -51,17 +52,6 @@ enum ul_status ul_plan_gather(struct ul_arena *arena, const struct ul_problem *p
 
 /* streams.c */
 
-/* What two streams would gain for a plan, by position. */
-struct ul_plan_streaming {
-    const bool *may;       /* it may run at the same time as others */
-    const bool *counts;    /* no two of these may run at the same time; NULL: any may */
-    const uint64_t *costs; /* its time, with a shared launch counted once */
-    /* the time that its work would take on the whole device, at most that */
-    const uint64_t *busy_costs;
-    const uint32_t *groups; /* the first of those that share its launch, or itself */
-    uint64_t fork_cost;     /* for two streams that part and meet again */
-    uint32_t least_percent; /* the least gain, as a part of the plan's cost */
-};
 /* Lets positions of a plan that has only runs run on stream 1, at the same time as others, where
  * that gains enough. The plan reserves no more than before, positions that share a launch still
  * may, and it has passed ul_plan_check. Proofs about its cost are dropped. */

@@ -39,4 +39,24 @@ void ul_transfer_only_runs(struct ul_arena *arena, struct ul_plan *plan);
 void ul_transfer_overlap(struct ul_arena *arena, const struct ul_problem *problem,
                          uint64_t limit_bytes, struct ul_effort *effort, struct ul_plan *plan);
 
+/* transfer_share.c */
+
+/* What two streams would gain for a plan, by position. */
+struct ul_plan_streaming {
+    const bool *may;       /* it may run at the same time as others */
+    const bool *counts;    /* no two of these may run at the same time; NULL: any may */
+    const uint64_t *costs; /* its time, with a shared launch counted once */
+    /* the time that its work would take on the whole device, at most that */
+    const uint64_t *busy_costs;
+    const uint32_t *groups; /* the first of those that share its launch, or itself */
+    uint64_t fork_cost;     /* for two streams that part and meet again */
+    uint32_t least_percent; /* the least gain, as a part of the plan's cost */
+};
+/* Lets positions of a plan that has only runs run on stream 1, at the same time as others, where
+ * that gains enough, with the live sum of space 0 within the limit. Returns the new position of
+ * each old one; NULL: too little is gained, and the plan stays. */
+uint32_t *ul_transfer_share(struct ul_arena *arena, const struct ul_problem *problem,
+                            uint64_t limit_bytes, const struct ul_plan_streaming *sharing,
+                            struct ul_effort *effort, struct ul_plan *plan);
+
 #endif

@@ -6,6 +6,7 @@
 #ifndef UL_TRANSFER_INTERNAL_H
 #define UL_TRANSFER_INTERNAL_H
 
+#include "planner/model/timeline.h"
 #include "planner/transfer/transfer.h"
 
 /* The boundaries of a section between which the bytes of a value are free: before, it is saved,
@@ -83,5 +84,76 @@ bool ul_transfer_choose(const struct ul_transfer_model *m,
 void ul_transfer_schedule(struct ul_arena *arena, const struct ul_transfer_model *m,
                           const struct ul_transfer_alternative *alternative, uint64_t limit_bytes,
                           const bool *chosen, const uint64_t *live_bytes, struct ul_plan *plan);
+
+/* transfer_overlap.c */
+
+/* Positions that stay together. */
+struct ul_overlap_item {
+    uint32_t first, end; /* positions */
+    uint32_t section;
+    uint32_t stream;
+    uint64_t cost;
+    uint64_t tail; /* the longest chain of costs that begins with it */
+    /* Where steps share the device: the time that its work takes on the whole device; whether it
+     * may run at the same time as others, and not as others that count; whether it is chosen for
+     * stream 1, and begins there only when nothing else is in flight. */
+    uint64_t busy_cost;
+    bool may_share, counts, is_second, is_alone;
+    bool is_asynchronous;
+    bool is_done; /* placed; if it still runs, not waited for */
+    bool is_in_flight;
+    uint64_t finish;     /* by the clock of its stream */
+    uint32_t put, until; /* new positions: the first, and the wait or the last */
+};
+
+struct ul_overlap_result {
+    struct ul_plan_position *positions;
+    uint32_t position_count;
+    uint32_t *moved_to; /* by old position: the new one */
+    uint64_t cost, live_bytes;
+};
+
+/* A list scheduler. It schedules the items of one part; what is before it is settled, and what is
+ * after it stays as it is. */
+struct ul_overlap {
+    const struct ul_problem *problem;
+    const struct ul_plan *plan;              /* the old plan, with its ranges */
+    const struct ul_plan_streaming *sharing; /* NULL: items of other resources are asynchronous */
+    struct ul_arena scratch;
+    uint64_t limit_bytes;
+    struct ul_overlap_item *items;
+    uint32_t item_count;
+    uint32_t *item_of;           /* by position */
+    struct ul_plan_list *before; /* by item: earlier ones that it depends on */
+    uint32_t *given;             /* by item: how many of these hold for every try */
+    bool has_copies;
+    uint32_t horizon; /* how many items of stream 0 are candidates for the next one */
+    uint32_t reach;   /* so many items before its place, at most, an asynchronous one begins */
+    bool is_by_tail;  /* the longest tail goes first, not the first item */
+    uint32_t part_first, part_end; /* items */
+    uint32_t settled_count;        /* positions before the part */
+    struct ul_overlap_result best;
+    /* One try. */
+    uint64_t clocks[UL_LIMIT_STREAMS];
+    uint64_t parted, busy_cost; /* when the streams parted that share the device, and the work since
+                                   then, of both */
+    struct ul_plan_position *positions;
+    uint32_t *moved_to; /* by position: its new one */
+    uint32_t *new_item; /* by new position: its item on stream 0, or the first remaining one */
+    uint32_t count;
+    uint32_t first_left;           /* all items of the part before it are placed */
+    struct ul_plan_list waiting;   /* asynchronous items that remain */
+    struct ul_plan_list in_flight; /* in the order of their places */
+    uint64_t work;
+};
+
+/* Makes the items of o->plan, all of them one part, with the plan as the best result, whose cost
+ * the caller sets. False: nothing may run at the same time as something else. */
+bool ul_overlap_make(struct ul_overlap *o);
+void ul_overlap_result_init(struct ul_overlap *o, struct ul_overlap_result *result);
+/* Schedules the part, within the limit, and keeps the result if it is better. */
+void ul_overlap_try(struct ul_overlap *o, struct ul_effort *effort, struct ul_overlap_result *best);
+/* Gives a plan the best result. */
+void ul_overlap_adopt(const struct ul_overlap *o, struct ul_arena *arena, struct ul_plan *plan);
 
 #endif

@@ -13,56 +13,20 @@
  * stream 0 takes its next item, or one of the next few where that one would have to wait. Such a
  * schedule keeps more bytes alive. Where the live sum exceeds the limit, the item in flight there
  * that keeps most is held back: it begins after the step there, or the wait for it comes earlier.
- * In the end it runs on stream 0, at its old place. The cheapest result of several ways wins. Left
+ * In the end it runs on stream 0, at its old place. The cheapest result of several ways wins. Where
+ * steps share a device (transfer_share.c), the caller says which are asynchronous. Left
  * undone: the order of stream 0 stays where values move to another space; steps in a loop or a
  * branch stay on stream 0. */
-#include "planner/model/timeline.h"
 #include "planner/transfer/transfer_internal.h"
 
 #include <string.h>
 
-struct item {
-    uint32_t first, end; /* positions */
-    uint32_t section;
-    uint32_t stream;
-    uint64_t cost;
-    uint64_t tail; /* the longest chain of costs that begins with it */
-    bool is_asynchronous;
-    bool is_done; /* placed; if it still runs, not waited for */
-    bool is_in_flight;
-    uint64_t finish;     /* by the clock of its stream */
-    uint32_t put, until; /* new positions: the first, and the wait or the last */
-};
-
-struct overlapper {
-    const struct ul_problem *problem;
-    const struct ul_plan *plan; /* the old plan, with its ranges */
-    struct ul_arena scratch;
-    uint64_t limit_bytes;
-    struct item *items;
-    uint32_t item_count;
-    uint32_t *item_of;           /* by position */
-    struct ul_plan_list *before; /* by item: earlier ones that it depends on */
-    uint32_t *given;             /* by item: how many of these hold for every try */
-    bool has_copies;
-    uint32_t horizon; /* how many items of stream 0 are candidates for the next one */
-    bool is_by_tail;  /* the longest tail goes first, not the first item */
-    /* One try. */
-    uint64_t clocks[UL_LIMIT_STREAMS];
-    struct ul_plan_position *positions;
-    uint32_t *moved_to; /* by position: its new one */
-    uint32_t *new_item; /* by new position: its item on stream 0, or the first remaining one */
-    uint32_t count;
-    uint32_t first_left;           /* all items before it are placed */
-    struct ul_plan_list waiting;   /* asynchronous items that remain */
-    struct ul_plan_list in_flight; /* in the order of their places */
-    uint64_t work;
-};
-
 /* ---- Items ---- */
 
-static bool is_asynchronous(const struct overlapper *o, const struct item *item)
+static bool is_asynchronous(const struct ul_overlap *o, const struct ul_overlap_item *item)
 {
+    if (o->sharing != NULL)
+        return item->is_second;
     const struct ul_plan_position *at = &o->plan->positions[item->first];
     if (at->kind != UL_PLAN_RUN || at->stream != 0)
         return false;
@@ -71,22 +35,40 @@ static bool is_asynchronous(const struct overlapper *o, const struct item *item)
            step->alternatives[at->alternative].substep_count == item->end - item->first;
 }
 
-/* Puts an item of another resource on the stream of that. */
-static void item_release(const struct overlapper *o, struct item *item)
+/* Puts an item of another resource on the stream of that, and one that shares the device on the
+ * stream that is chosen for it. */
+static void item_release(const struct ul_overlap *o, struct ul_overlap_item *item)
 {
     item->is_asynchronous = is_asynchronous(o, item);
-    if (item->is_asynchronous)
+    if (o->sharing != NULL)
+        item->stream = item->is_second;
+    else if (item->is_asynchronous)
         item->stream = ul_plan_resource_at(o->problem, &o->plan->positions[item->first])->stream;
 }
 
-static void item_add(struct overlapper *o, uint32_t first, uint32_t end)
+/* What an item is where steps share the device. */
+static void item_share(const struct ul_overlap *o, struct ul_overlap_item *item)
 {
-    struct item *item = &o->items[o->item_count];
+    const struct ul_plan_streaming *sharing = o->sharing;
+    item->may_share = true;
+    item->cost = 0;
+    for (uint32_t p = item->first; p < item->end; p++) {
+        item->cost += sharing->costs[p];
+        item->busy_cost += sharing->busy_costs[p];
+        item->may_share = item->may_share && sharing->may[p] &&
+                          o->problem->steps[o->plan->positions[p].step].region == 0;
+        item->counts = item->counts || (sharing->counts != NULL && sharing->counts[p]);
+    }
+}
+
+static void item_add(struct ul_overlap *o, uint32_t first, uint32_t end)
+{
+    struct ul_overlap_item *item = &o->items[o->item_count];
     const struct ul_plan_position *at = &o->plan->positions[first];
-    *item = (struct item){.first = first,
-                          .end = end,
-                          .section = ul_transfer_section(o->problem, at),
-                          .stream = at->stream};
+    *item = (struct ul_overlap_item){.first = first,
+                                     .end = end,
+                                     .section = ul_transfer_section(o->problem, at),
+                                     .stream = at->stream};
     item_release(o, item);
     for (uint32_t p = first; p < end; p++) {
         const struct ul_plan_position *run = &o->plan->positions[p];
@@ -94,11 +76,13 @@ static void item_add(struct overlapper *o, uint32_t first, uint32_t end)
         o->has_copies = o->has_copies || run->kind != UL_PLAN_RUN;
         item->cost += ul_plan_cost_at(o->problem, run);
     }
+    if (o->sharing != NULL)
+        item_share(o, item);
     o->item_count++;
 }
 
 /* An item that needs the result of a copy gets it at the first wait for the copy. */
-static uint32_t completion(const struct overlapper *o, uint32_t p)
+static uint32_t completion(const struct ul_overlap *o, uint32_t p)
 {
     const struct ul_plan_position *positions = o->plan->positions;
     for (uint32_t w = p; positions[p].stream != 0 && w < o->plan->position_count; w++) {
@@ -109,7 +93,20 @@ static uint32_t completion(const struct overlapper *o, uint32_t p)
     return p;
 }
 
-static void edges_make(struct overlapper *o)
+/* No two items that count may run at the same time. */
+static void counting_add(struct ul_overlap *o)
+{
+    uint32_t last = UL_PLAN_NONE;
+    for (uint32_t i = 0; i < o->item_count; i++) {
+        if (!o->items[i].counts)
+            continue;
+        if (last != UL_PLAN_NONE && !ul_ids_have(o->before[i].items, o->before[i].count, last))
+            ul_plan_list_add(&o->scratch, &o->before[i], last);
+        last = i;
+    }
+}
+
+static void edges_make(struct ul_overlap *o)
 {
     uint32_t count = o->plan->position_count;
     struct ul_plan_list *before = UL_NEW_ARRAY(&o->scratch, struct ul_plan_list, count);
@@ -123,27 +120,37 @@ static void edges_make(struct overlapper *o)
                 ul_plan_list_add(&o->scratch, &o->before[to], from);
         }
     }
+    counting_add(o);
     for (uint32_t i = o->item_count; i-- > 0;) {
         o->given[i] = o->before[i].count;
         o->items[i].tail += o->items[i].cost;
         for (uint32_t b = 0; b < o->before[i].count; b++) {
-            struct item *from = &o->items[o->before[i].items[b]];
+            struct ul_overlap_item *from = &o->items[o->before[i].items[b]];
             from->tail = from->tail > o->items[i].tail ? from->tail : o->items[i].tail;
         }
     }
 }
 
-static bool items_make(struct overlapper *o)
+void ul_overlap_result_init(struct ul_overlap *o, struct ul_overlap_result *result)
+{
+    uint64_t count = o->plan->position_count;
+    result->positions = UL_NEW_ARRAY(&o->scratch, struct ul_plan_position, 2 * count);
+    result->moved_to = UL_NEW_ARRAY(&o->scratch, uint32_t, count);
+}
+
+bool ul_overlap_make(struct ul_overlap *o)
 {
     uint32_t count = o->plan->position_count, first = 0;
     bool any = false;
-    o->items = UL_NEW_ARRAY(&o->scratch, struct item, count);
+    o->items = UL_NEW_ARRAY(&o->scratch, struct ul_overlap_item, count);
     o->item_of = UL_NEW_ARRAY(&o->scratch, uint32_t, count);
     for (uint32_t g = 1; g <= count; g++) {
-        if (!ul_transfer_is_open(o->problem, o->plan, g))
+        bool is_shared = o->sharing != NULL && g < count && o->sharing->groups[g] != g;
+        if (is_shared || !ul_transfer_is_open(o->problem, o->plan, g))
             continue;
         item_add(o, first, g);
-        any = any || o->items[o->item_count - 1].is_asynchronous;
+        any = any || o->items[o->item_count - 1].is_asynchronous ||
+              o->items[o->item_count - 1].may_share;
         first = g;
     }
     if (!any)
@@ -154,31 +161,44 @@ static bool items_make(struct overlapper *o)
     o->new_item = UL_NEW_ARRAY(&o->scratch, uint32_t, 2 * (uint64_t)count);
     o->positions = UL_NEW_ARRAY(&o->scratch, struct ul_plan_position, 2 * (uint64_t)count);
     edges_make(o);
+    o->part_end = o->item_count;
+    o->horizon = 1;
+    o->reach = UINT32_MAX;
+    ul_overlap_result_init(o, &o->best);
+    memcpy(o->best.positions, o->plan->positions, count * sizeof *o->plan->positions);
+    o->best.position_count = count;
+    for (uint32_t p = 0; p < count; p++)
+        o->best.moved_to[p] = p;
     return true;
 }
 
 /* ---- One schedule ---- */
 
-static uint32_t first_left(struct overlapper *o)
+static uint32_t first_left(struct ul_overlap *o)
 {
     while (o->first_left < o->item_count && o->items[o->first_left].is_done)
         o->first_left++;
     return o->first_left;
 }
 
-/* Waits for an asynchronous item, and so for everything that its stream began before it. */
-static void put_wait(struct overlapper *o, uint32_t item)
+/* Waits for an asynchronous item, and so for everything that its stream began before it. Streams
+ * that share the device meet: the wait is for all that is in flight, and the work of what ran since
+ * they parted, spread over the whole device, must not have taken longer. */
+static void put_wait(struct ul_overlap *o, uint32_t item)
 {
-    const struct item *awaited = &o->items[item];
+    const struct ul_overlap_item *awaited =
+        &o->items[o->sharing != NULL ? o->in_flight.items[o->in_flight.count - 1] : item];
     const struct ul_plan_resource *runner = ul_problem_runner(o->problem, awaited->stream);
     uint32_t last = awaited->put + awaited->end - awaited->first - 1;
     UL_ASSERT(awaited->is_in_flight && runner != NULL);
     o->clocks[0] = ul_size_max(o->clocks[0], awaited->finish);
+    if (o->sharing != NULL && ul_size_add_saturating(o->parted, o->busy_cost) > o->clocks[0])
+        o->clocks[0] = UINT64_MAX; /* no such schedule */
     if (runner->kind == UL_PLAN_COMPUTE)
         o->clocks[0] = ul_size_add_saturating(o->clocks[0], runner->latency_cost);
     uint32_t count = 0;
     for (uint32_t k = 0; k < o->in_flight.count; k++) {
-        struct item *other = &o->items[o->in_flight.items[k]];
+        struct ul_overlap_item *other = &o->items[o->in_flight.items[k]];
         other->is_in_flight = other->stream != awaited->stream || other->put > last;
         if (other->is_in_flight)
             o->in_flight.items[count++] = o->in_flight.items[k];
@@ -191,18 +211,22 @@ static void put_wait(struct overlapper *o, uint32_t item)
         .kind = UL_PLAN_WAIT, .awaited = last, .region = awaited->section};
 }
 
-/* Waits for all asynchronous items that the item depends on. */
-static void put_waits(struct overlapper *o, uint32_t item)
+/* Waits for all asynchronous items that the item depends on. False: there are none. */
+static bool put_waits(struct ul_overlap *o, uint32_t item)
 {
+    const uint32_t count = o->count;
+    while (o->items[item].is_alone && o->in_flight.count > 0)
+        put_wait(o, o->in_flight.items[0]);
     for (uint32_t i = 0; i < o->before[item].count; i++) {
-        const struct item *from = &o->items[o->before[item].items[i]];
+        const struct ul_overlap_item *from = &o->items[o->before[item].items[i]];
         bool follows = o->items[item].is_asynchronous && from->stream == o->items[item].stream;
         if (from->is_in_flight && !follows)
             put_wait(o, o->before[item].items[i]);
     }
+    return o->count > count;
 }
 
-static void waiting_remove(struct overlapper *o, uint32_t item)
+static void waiting_remove(struct ul_overlap *o, uint32_t item)
 {
     uint32_t k = 0;
     while (k < o->waiting.count && o->waiting.items[k] != item)
@@ -213,11 +237,11 @@ static void waiting_remove(struct overlapper *o, uint32_t item)
             (o->waiting.count - k) * sizeof *o->waiting.items);
 }
 
-static void put_item(struct overlapper *o, uint32_t i)
+static void put_item(struct ul_overlap *o, uint32_t i)
 {
-    struct item *item = &o->items[i];
+    struct ul_overlap_item *item = &o->items[i];
     UL_ASSERT(!item->is_done);
-    put_waits(o, i);
+    (void)put_waits(o, i);
     item->put = o->count;
     for (uint32_t p = item->first; p < item->end; p++) {
         struct ul_plan_position *at = &o->positions[o->count];
@@ -231,6 +255,11 @@ static void put_item(struct overlapper *o, uint32_t i)
                                        o->items[o->item_of[o->plan->positions[p].awaited]].finish);
     }
     uint64_t *clock = &o->clocks[item->stream];
+    if (o->in_flight.count == 0) {
+        o->parted = ul_size_max(*clock, o->clocks[0]);
+        o->busy_cost = 0;
+    }
+    o->busy_cost += item->busy_cost;
     *clock = item->finish = ul_size_add_saturating(ul_size_max(*clock, o->clocks[0]), item->cost);
     item->is_done = true;
     item->is_in_flight = item->is_asynchronous;
@@ -243,13 +272,15 @@ static void put_item(struct overlapper *o, uint32_t i)
 
 /* When the item could begin on its stream; UINT64_MAX: an item before it remains, or an
  * asynchronous item would have to wait for one. */
-static uint64_t start_of(struct overlapper *o, uint32_t i)
+static uint64_t start_of(struct ul_overlap *o, uint32_t i)
 {
-    const struct item *item = &o->items[i];
+    const struct ul_overlap_item *item = &o->items[i];
     uint64_t start = o->clocks[0];
     o->work += o->before[i].count + 1;
+    if (item->is_alone && o->in_flight.count > 0)
+        return UINT64_MAX;
     for (uint32_t b = 0; b < o->before[i].count; b++) {
-        const struct item *from = &o->items[o->before[i].items[b]];
+        const struct ul_overlap_item *from = &o->items[o->before[i].items[b]];
         if (!from->is_done)
             return UINT64_MAX;
         if (!from->is_in_flight || (item->is_asynchronous && from->stream == item->stream))
@@ -262,12 +293,12 @@ static uint64_t start_of(struct overlapper *o, uint32_t i)
 }
 
 /* Whether an item that could begin goes before the best one so far. */
-static bool goes_first(const struct overlapper *o, uint32_t item, uint32_t best)
+static bool goes_first(const struct ul_overlap *o, uint32_t item, uint32_t best)
 {
     return best == UL_PLAN_NONE || (o->is_by_tail && o->items[item].tail > o->items[best].tail);
 }
 
-static void begin_ready(struct overlapper *o, uint32_t end)
+static void begin_ready(struct ul_overlap *o, uint32_t end)
 {
     enum { MOST = 64 };
     uint32_t next = 0, count = o->waiting.count < MOST ? o->waiting.count : MOST;
@@ -275,6 +306,8 @@ static void begin_ready(struct overlapper *o, uint32_t end)
         next = UL_PLAN_NONE;
         for (uint32_t k = 0; k < count && o->waiting.items[k] < end; k++) {
             uint32_t i = o->waiting.items[k];
+            if (i - first_left(o) >= o->reach)
+                break;
             if (start_of(o, i) != UINT64_MAX && goes_first(o, i, next))
                 next = i;
         }
@@ -284,7 +317,7 @@ static void begin_ready(struct overlapper *o, uint32_t end)
 }
 
 /* The next item for stream 0 before `end`: one that need not wait, or the one that waits least. */
-static uint32_t next_choose(struct overlapper *o, uint32_t end)
+static uint32_t next_choose(struct ul_overlap *o, uint32_t end)
 {
     uint64_t least_start = UINT64_MAX;
     uint32_t best = UL_PLAN_NONE, least = o->first_left, seen = 0;
@@ -301,31 +334,48 @@ static uint32_t next_choose(struct overlapper *o, uint32_t end)
     return best != UL_PLAN_NONE ? best : least;
 }
 
-static void section_put(struct overlapper *o, uint32_t end)
+static void section_put(struct ul_overlap *o, uint32_t end)
 {
     while (o->first_left < end) {
         begin_ready(o, end);
-        if (first_left(o) < end)
-            put_item(o, next_choose(o, end));
+        if (first_left(o) == end)
+            break;
+        uint32_t next = next_choose(o, end);
+        if (o->sharing == NULL || !put_waits(o, next)) /* after a wait more may be ready */
+            put_item(o, next);
     }
     while (o->in_flight.count > 0)
         put_wait(o, o->in_flight.items[o->in_flight.count - 1]);
 }
 
-static void schedule(struct overlapper *o)
+static void schedule(struct ul_overlap *o)
 {
     memset(o->clocks, 0, sizeof o->clocks);
-    o->count = o->first_left = o->waiting.count = o->in_flight.count = 0;
-    for (uint32_t i = 0; i < o->item_count; i++) {
+    o->waiting.count = o->in_flight.count = 0;
+    o->count = o->settled_count;
+    o->first_left = o->part_first;
+    for (uint32_t i = o->part_first; i < o->part_end; i++) {
         o->items[i].is_done = o->items[i].is_in_flight = false;
         if (o->items[i].is_asynchronous)
             ul_plan_list_add(&o->scratch, &o->waiting, i);
     }
-    for (uint32_t i = 0, end; i < o->item_count; i = end) {
+    for (uint32_t i = o->part_first, end; i < o->part_end; i = end) {
         end = i + 1;
-        while (end < o->item_count && o->items[end].section == o->items[i].section)
+        while (end < o->part_end && o->items[end].section == o->items[i].section)
             end++;
         section_put(o, end);
+    }
+}
+
+/* What follows the part stays as it is. */
+static void rest_put(struct ul_overlap *o)
+{
+    uint32_t p =
+        o->part_end < o->item_count ? o->items[o->part_end].first : o->plan->position_count;
+    for (; p < o->plan->position_count; p++) {
+        o->positions[o->count] = o->plan->positions[p];
+        o->moved_to[p] = o->count;
+        o->new_item[o->count++] = o->item_of[p];
     }
     UL_ASSERT(o->count >= o->plan->position_count && o->count <= 2 * o->plan->position_count);
 }
@@ -334,7 +384,7 @@ static void schedule(struct overlapper *o)
 
 /* The bytes of values that an item keeps alive and that would otherwise not live while `other`
  * runs. */
-static uint64_t kept_bytes(const struct overlapper *o, uint32_t item, uint32_t other)
+static uint64_t kept_bytes(const struct ul_overlap *o, uint32_t item, uint32_t other)
 {
     uint64_t bytes = 0;
     uint32_t there = o->items[other].first;
@@ -353,19 +403,19 @@ static uint64_t kept_bytes(const struct overlapper *o, uint32_t item, uint32_t o
     return bytes;
 }
 
-static void put_back(struct item *item)
+static void put_back(struct ul_overlap_item *item)
 {
     item->is_asynchronous = false;
     item->stream = 0;
 }
 
 /* Holds back the item that keeps most alive at a new position; false where none keeps anything. */
-static bool hold_back(struct overlapper *o, uint32_t position)
+static bool hold_back(struct ul_overlap *o, uint32_t position)
 {
     uint32_t here = o->new_item[position], worst = UL_PLAN_NONE;
     uint64_t most = 0;
-    for (uint32_t i = 0; i < o->item_count && here < o->item_count; i++) {
-        const struct item *item = &o->items[i];
+    for (uint32_t i = o->part_first; i < o->part_end && here < o->part_end; i++) {
+        const struct ul_overlap_item *item = &o->items[i];
         bool is_there =
             item->is_asynchronous && item->put <= position && (i > here || position <= item->until);
         uint64_t bytes = is_there ? kept_bytes(o, i, here) : 0;
@@ -374,8 +424,8 @@ static bool hold_back(struct overlapper *o, uint32_t position)
     }
     if (worst == UL_PLAN_NONE) {
         /* A range that begins or ends here could be in place on stream 0. */
-        for (uint32_t i = 0; i < o->item_count && worst == UL_PLAN_NONE; i++) {
-            const struct item *item = &o->items[i];
+        for (uint32_t i = o->part_first; i < o->part_end && worst == UL_PLAN_NONE; i++) {
+            const struct ul_overlap_item *item = &o->items[i];
             if (item->is_asynchronous && item->put <= position && position <= item->until)
                 worst = i;
         }
@@ -393,17 +443,43 @@ static bool hold_back(struct overlapper *o, uint32_t position)
 }
 
 /* Makes asynchronous items asynchronous again, with only their first dependences. */
-static void reset(struct overlapper *o)
+static void reset(struct ul_overlap *o)
 {
-    for (uint32_t i = 0; i < o->item_count; i++) {
+    for (uint32_t i = o->part_first; i < o->part_end; i++) {
         o->before[i].count = o->given[i];
         item_release(o, &o->items[i]);
     }
 }
 
-/* Tries one way, and keeps its result if it is the best. */
-static void alternative_try(struct overlapper *o, struct ul_arena *arena, struct ul_effort *effort,
-                            struct ul_plan *best)
+/* Sets the live sum and the cost of a schedule; of one that shares the device, the cost of the part
+ * alone, as the clocks say. Returns the position with the most bytes. */
+static uint32_t measure(struct ul_overlap *o, struct ul_arena *live, uint64_t *cost,
+                        uint64_t *live_bytes)
+{
+    struct ul_plan plan = {.positions = o->positions,
+                           .position_count = o->count,
+                           .alignment_bytes = o->plan->alignment_bytes};
+    ul_timeline_build(live, o->problem, UL_ALIAS_ALL, &plan);
+    ul_account_live(live, &plan);
+    if (o->sharing == NULL) {
+        ul_account_cost(live, o->problem, &plan);
+        *cost = plan.cost;
+    }
+    *live_bytes = plan.order_lower_bound_bytes;
+    return plan.peak_position;
+}
+
+static void result_keep(const struct ul_overlap *o, uint64_t cost, uint64_t live_bytes,
+                        struct ul_overlap_result *best)
+{
+    memcpy(best->positions, o->positions, o->count * sizeof *o->positions);
+    memcpy(best->moved_to, o->moved_to, o->plan->position_count * sizeof *o->moved_to);
+    best->position_count = o->count;
+    best->cost = cost;
+    best->live_bytes = live_bytes;
+}
+
+void ul_overlap_try(struct ul_overlap *o, struct ul_effort *effort, struct ul_overlap_result *best)
 {
     struct ul_arena live;
     bool goes_on = true;
@@ -411,28 +487,31 @@ static void alternative_try(struct overlapper *o, struct ul_arena *arena, struct
     ul_arena_init(&live);
     while (goes_on && !ul_effort_spent(effort)) {
         schedule(o);
-        struct ul_plan plan = {.positions = o->positions,
-                               .position_count = o->count,
-                               .alignment_bytes = o->plan->alignment_bytes};
-        ul_timeline_build(&live, o->problem, UL_ALIAS_ALL, &plan);
-        ul_account_live(&live, &plan);
-        ul_account_cost(&live, o->problem, &plan);
-        effort->work += o->count + o->work;
+        uint64_t cost = o->clocks[0], live_bytes;
+        effort->work += o->work;
         o->work = 0;
-        bool fits = plan.order_lower_bound_bytes <= o->limit_bytes;
-        bool is_better = plan.cost < best->cost ||
-                         (plan.cost == best->cost &&
-                          plan.order_lower_bound_bytes < best->order_lower_bound_bytes);
-        if (fits && is_better) {
-            best->positions = ul_arena_copy(arena, o->positions, o->count * sizeof *o->positions);
-            best->position_count = o->count;
-            best->cost = plan.cost;
-            best->order_lower_bound_bytes = plan.order_lower_bound_bytes;
-        }
-        goes_on = !fits && plan.cost < best->cost && hold_back(o, plan.peak_position);
+        if (o->sharing != NULL && cost >= best->cost)
+            break;
+        rest_put(o);
+        uint32_t peak = measure(o, &live, &cost, &live_bytes);
+        effort->work += o->count;
+        bool fits = live_bytes <= o->limit_bytes;
+        bool is_better = cost < best->cost || (cost == best->cost && live_bytes < best->live_bytes);
+        if (fits && is_better)
+            result_keep(o, cost, live_bytes, best);
+        goes_on = !fits && cost < best->cost && hold_back(o, peak);
         ul_arena_reset(&live);
     }
     ul_arena_done(&live);
+}
+
+void ul_overlap_adopt(const struct ul_overlap *o, struct ul_arena *arena, struct ul_plan *plan)
+{
+    plan->position_count = o->best.position_count;
+    plan->positions =
+        ul_arena_copy(arena, o->best.positions, o->best.position_count * sizeof *o->best.positions);
+    plan->cost = o->best.cost;
+    plan->order_lower_bound_bytes = o->best.live_bytes;
 }
 
 void ul_transfer_overlap(struct ul_arena *arena, const struct ul_problem *problem,
@@ -444,20 +523,24 @@ void ul_transfer_overlap(struct ul_arena *arena, const struct ul_problem *proble
     } ways[] = {{1, false},  {1, true},  {4, false}, {16, false},
                 {64, false}, {16, true}, {64, true}};
     struct ul_plan before = *plan;
-    struct overlapper o = {.problem = problem, .plan = &before, .limit_bytes = limit_bytes};
+    struct ul_overlap o = {.problem = problem, .plan = &before, .limit_bytes = limit_bytes};
     ul_arena_init(&o.scratch);
     ul_timeline_build(&o.scratch, problem, UL_ALIAS_ALL, &before);
     ul_account_live(&o.scratch, &before);
     ul_account_cost(&o.scratch, problem, &before);
     plan->cost = before.cost;
     plan->order_lower_bound_bytes = before.order_lower_bound_bytes;
-    bool any = before.position_count > 0 && items_make(&o);
+    bool any = before.position_count > 0 && ul_overlap_make(&o);
+    o.best.cost = before.cost;
+    o.best.live_bytes = before.order_lower_bound_bytes;
     for (size_t i = 0; any && i < sizeof ways / sizeof *ways; i++) {
         o.horizon = ways[i].horizon;
         o.is_by_tail = ways[i].is_by_tail;
         if (o.horizon == 1 || !o.has_copies)
-            alternative_try(&o, arena, effort, plan);
+            ul_overlap_try(&o, effort, &o.best);
     }
-    UL_ASSERT(plan->cost <= before.cost);
+    UL_ASSERT(o.best.cost <= before.cost);
+    if (any)
+        ul_overlap_adopt(&o, arena, plan);
     ul_arena_done(&o.scratch);
 }

@@ -281,8 +281,6 @@ static enum ul_result make_call(struct ul_library_state *state, struct call_stat
 {
     struct ul_dnnl_desc *desc = &state->desc;
     dnnl_primitive_desc_t pd = NULL;
-    if (ul_call_is_own(call)) /* it needs nothing */
-        return UL_OK;
     failure->result = UL_LIBRARY_UNSUPPORTED;
     if (ul_dnnl_describe(desc, call, false, scales))
         pd = choose(state, call, failure);
@@ -380,10 +378,10 @@ static enum ul_result make_calls(const struct ul_library *library, const void *a
                                  struct ul_failure *failure)
 {
     for (uint32_t i = 0; i < library->call_count; i++) {
-        const struct ul_call *call = &library->calls[i];
+        const struct ul_call *call = &library->calls[library->first_call + i];
         if ((call->scale_count > 0) != scaled)
             continue;
-        failure->tensor = i;
+        failure->tensor = library->first_call + i;
         if (make_call(state, &state->calls[i], call, find_scales(call, arena), failure) != UL_OK)
             return failure->result;
     }
@@ -400,9 +398,10 @@ static void count_heap(struct ul_library_state *state, uint64_t before_bytes)
 static bool uses_tiles(const struct ul_library *library)
 {
     bool uses = false;
-    for (uint32_t i = 0; i < library->call_count; i++)
-        uses = uses || (library->calls[i].implementation != NULL &&
-                        strstr(library->calls[i].implementation, "amx") != NULL);
+    for (uint32_t i = 0; i < library->call_count; i++) {
+        const char *name = library->calls[library->first_call + i].implementation;
+        uses = uses || (name != NULL && strstr(name, "amx") != NULL);
+    }
     return uses;
 }
 
@@ -455,6 +454,7 @@ enum ul_result ul_library_init(const struct ul_library *library, void *arena, ui
     uint64_t before_bytes = anonymous_bytes();
     struct ul_library_state *state = calloc(1, state_bytes);
     set_state(library, arena, NULL);
+    failure->tensor = library->first_call;
     if (state == NULL) {
         failure->needed_bytes = state_bytes;
         return failure->result = UL_LIBRARY_FAILED;
@@ -507,11 +507,11 @@ const char *ul_library_implementation(const struct ul_library *library, const vo
                                       uint32_t index)
 {
     const struct ul_library_state *state = get_state(library, arena);
+    const uint32_t at = index - library->first_call;
     const_dnnl_primitive_desc_t pd;
     const char *name;
-    if (state == NULL || state->calls[index].main.primitive == NULL ||
-        dnnl_primitive_get_primitive_desc(state->calls[index].main.primitive, &pd) !=
-            dnnl_success ||
+    if (state == NULL || state->calls[at].main.primitive == NULL ||
+        dnnl_primitive_get_primitive_desc(state->calls[at].main.primitive, &pd) != dnnl_success ||
         dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success)
         return NULL;
     return name;
@@ -570,7 +570,7 @@ void ul_library_run(const struct ul_library *library, unsigned char *arena, uint
 {
     struct ul_library_state *state = get_state(library, arena);
     const struct ul_call *call = &library->calls[index];
-    struct call_state *call_state = &state->calls[index];
+    struct call_state *call_state = &state->calls[index - library->first_call];
     struct lent lent = lend_threads(state->threads);
     void *places[FROM_DST_COPY + 1] = {NULL};
     uint32_t arg_count = FIRST_POST;

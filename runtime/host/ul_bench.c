@@ -406,7 +406,8 @@ static void print_transfers(const struct bench *bench, FILE *out)
 static const char *kernel_of(const struct ul_session *s, const struct ul_step *step,
                              char text[KERNEL_NAME_BYTES])
 {
-    const struct ul_library *library = s->model->library;
+    const struct ul_library *library =
+        step->call != 0 ? ul_model_library(s->model, step->call - 1) : NULL;
     const struct ul_device *device = s->model->device;
     const char *name = NULL;
     if (device != NULL && step->call != 0)
@@ -414,11 +415,11 @@ static const char *kernel_of(const struct ul_session *s, const struct ul_step *s
                                                  step->call - 1);
     if (device != NULL)
         return name != NULL ? name : step->kernel;
-    if (library != NULL && step->call != 0)
+    if (library != NULL)
         name = library->implementation(library, s->arena, step->call - 1);
     if (name == NULL || strcmp(name, library->calls[step->call - 1].implementation) == 0)
         return step->kernel;
-    snprintf(text, KERNEL_NAME_BYTES, "onednn %s", name);
+    snprintf(text, KERNEL_NAME_BYTES, "%s %s", library->plan_name, name);
     return text;
 }
 

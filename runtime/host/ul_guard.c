@@ -424,9 +424,10 @@ static bool is_initial(const struct guard *guard, const struct ul_range *range)
     const struct ul_model *model = guard->model;
     if (range->row == UL_ROW_INPUTS && range->live_begin == guard->begin)
         return true; /* of the root that runs */
-    if (model->library != NULL && range->offset_bytes == model->library->state_offset_bytes &&
-        range->size_bytes == sizeof(void *))
-        return true; /* the library's state */
+    for (uint32_t i = 0; i < model->library_count; i++)
+        if (range->offset_bytes == model->libraries[i].state_offset_bytes &&
+            range->size_bytes == sizeof(void *))
+            return true; /* a library's state */
     if (model->device != NULL && range->row == UL_ROW_SCRATCH && range->live_begin == 0 &&
         range->offset_bytes == model->device->state_offset_bytes)
         return true; /* the state of the run, which set-up clears */

@@ -248,6 +248,16 @@ static void write_banks(struct ul_json *json, const struct memory *memory)
     ul_json_close(json, '}');
 }
 
+/* What all libraries together keep for themselves. */
+static void print_libraries(const struct memory *memory)
+{
+    const struct ul_model *model = memory->model;
+    int used = 0;
+    for (uint32_t i = 0; i < model->library_count; i++)
+        used += printf("%s%s", i == 0 ? "library (" : ", ", model->libraries[i].name);
+    printf("), measured %*s %14" PRIu64 "\n", used < 42 ? 42 - used : 0, "", memory->library_bytes);
+}
+
 static void print_table(const struct ul_session *s, const struct memory *memory)
 {
     const struct ul_model *model = memory->model;
@@ -268,9 +278,8 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
     if (model->offload_bytes != 0)
         printf("%-29s %14" PRIu64 " %14" PRIu64 "\n", "offloaded, beside that",
                model->offload_bytes, memory->offload_bytes);
-    if (model->library != NULL)
-        printf("library (%s), measured %*s %14" PRIu64 "\n", model->library->name,
-               (int)(33 - strlen(model->library->name)), "", memory->library_bytes);
+    if (model->library_count != 0)
+        print_libraries(memory);
     if (model->device != NULL)
         ul_device_memory_print(&memory->device, s->options->iterations);
     else if (memory->now_bytes[IN_FILES] != 0)
@@ -300,7 +309,7 @@ static void write_json(struct ul_json *json, const void *context)
         ul_json_count(json, "reserved_bytes", memory->offload_bytes);
         ul_json_close(json, '}');
     }
-    if (memory->model->library != NULL)
+    if (memory->model->library_count != 0)
         ul_json_count(json, "library_bytes", memory->library_bytes);
     if (memory->model->device != NULL)
         ul_device_memory_write(json, &memory->device);

@@ -139,10 +139,10 @@ int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *
     static const struct ul_library none = {.name = "", .isa = ""};
     char sizes[2][UL_SIZE_TEXT_BYTES], n[9][NUMBER_BYTES];
     char shown[3][UL_SHOWN_BYTES], after[TEXT_BYTES / 2] = "", text[TEXT_BYTES];
-    const struct ul_library *library = s->model->library != NULL ? s->model->library : &none;
+    const struct ul_library *of_call = ul_model_library(s->model, failure->tensor);
+    const struct ul_library *library = of_call != NULL ? of_call : &none;
     const char *result = ul_result_text(failure->result);
     const char *detail = failure->detail != NULL ? failure->detail : result;
-    bool is_call = failure->tensor < library->call_count;
     uint64_t needed = failure->needed_bytes, available = failure->available_bytes;
     unsigned facts = (s->model->device != NULL ? ON_DEVICE : 0u) |
                      (failure->tensor != 0 ? NUMBERED : 0u) | (available != 0 ? COUNTED : 0u) |
@@ -168,7 +168,7 @@ int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *
         {"version", version(n[5], available, 1000, 10)},
         {"needed version", version(n[6], needed, 1000, 10)},
         {"library", library->name},
-        {"implementation", is_call ? library->calls[failure->tensor].implementation : ""},
+        {"implementation", of_call != NULL ? library->calls[failure->tensor].implementation : ""},
         {"isa", library->isa},
         {"planned threads", number(n[7], library->thread_count)},
         {"threads", number(n[8], ul_run_threads(s->model, s->options->threads))},

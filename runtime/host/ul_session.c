@@ -7,6 +7,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "ul_internal.h"
 
+#include "ul_call.h"
 #include "ul_offload.h"
 #include "ul_run.h"
 #include "ul_weights.h"
@@ -16,10 +17,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* What the library keeps after that counts as its bytes. */
+/* What libraries keep after that counts as their bytes. */
 static void release(struct ul_session *s)
 {
-    uint64_t library_bytes = s->model->library->heap_bytes(s->model->library, s->arena);
+    uint64_t library_bytes = 0;
+    for (uint32_t i = 0; i < s->model->library_count; i++)
+        library_bytes += s->model->libraries[i].heap_bytes(&s->model->libraries[i], s->arena);
     uint64_t before_bytes = ul_pages_resident().anonymous_bytes;
     ul_pages_release();
     uint64_t after_bytes = ul_pages_resident().anonymous_bytes;
@@ -29,23 +32,23 @@ static void release(struct ul_session *s)
         s->library_bytes = library_bytes;
 }
 
-/* While the model's library makes primitives, no more of its code stays resident than the plan has
- * bytes for. `library` is the model's library, with that set, while they are made. */
-static void bound_library(struct ul_model *model, struct ul_library *library)
+/* While the model's libraries make primitives, no more of their code stays resident than the plan
+ * has bytes for. `libraries` are the model's, with that set, while they are made. */
+static void bound_libraries(struct ul_model *model, struct ul_library *libraries)
 {
-    if (model->library == NULL)
-        return;
-    *library = *model->library;
-    library->made = ul_pages_bound;
-    model->library = library;
-    ul_pages_bound(library); /* what the loader read of it */
+    for (uint32_t i = 0; i < model->library_count; i++) {
+        libraries[i] = model->libraries[i];
+        libraries[i].made = ul_pages_bound;
+        ul_pages_bound(&libraries[i]); /* what the loader read of it */
+    }
+    model->libraries = libraries;
 }
 
 static bool begin_init(struct ul_session *s, uint32_t threads, struct ul_failure *failure)
 {
-    struct ul_library library;
+    struct ul_library libraries[UL_LIBRARY_LIMIT];
     struct ul_model model = *s->model;
-    bound_library(&model, &library);
+    bound_libraries(&model, libraries);
     return ul_run_begin_init(&model, s->arena, (size_t)model.arena_bytes, threads, failure) ==
            UL_OK;
 }
@@ -53,9 +56,9 @@ static bool begin_init(struct ul_session *s, uint32_t threads, struct ul_failure
 static bool end_init(struct ul_session *s, uint32_t threads, const struct ul_weights_source *source,
                      struct ul_failure *failure)
 {
-    struct ul_library library;
+    struct ul_library libraries[UL_LIBRARY_LIMIT];
     struct ul_model model = *s->model;
-    bound_library(&model, &library);
+    bound_libraries(&model, libraries);
     return ul_run_end_init(&model, s->arena, threads, source, failure) == UL_OK;
 }
 
@@ -74,7 +77,7 @@ static bool make_ready(struct ul_session *s, const struct ul_weights_source *sou
         ul_run_done(model, s->arena);
         return false;
     }
-    if (model->library != NULL)
+    if (model->library_count != 0)
         release(s);
     bool good = end_init(s, threads, source, failure);
     ul_pages_release();
@@ -229,8 +232,8 @@ static void close_on_host(struct ul_session *s)
             free(s->outputs[i]);
     free(s->inputs);
     free(s->outputs);
-    if (s->ready && s->model->library != NULL)
-        ul_pages_release(); /* the arena is still there while the library's code gives back */
+    if (s->ready && s->model->library_count != 0)
+        ul_pages_release(); /* the arena is still there while libraries' code gives back */
     unload(s);
     ul_store_close(s);
     if (s->mapped_bytes != 0)

@@ -18,6 +18,7 @@
    scales. UL_CALL_NBITS has two after dst. */
 #define UL_CALL_ARGS 14
 #define UL_PACK_BLOCKS 4
+#define UL_LIBRARY_LIMIT 4 /* libraries that a program sets up */
 
 enum ul_call_kind {
     UL_CALL_CONVOLUTION,
@@ -266,13 +267,6 @@ static inline int ul_call_is_integer(const struct ul_call *call)
 static inline int ul_call_is_scaled(const struct ul_call *call)
 {
     return call->scale != 0 || call->scale_count != 0;
-}
-
-/* Whether the runtime computes it by itself: the plan's name for the way begins so. A program
- * without other calls needs no library. */
-static inline int ul_call_is_own(const struct ul_call *call)
-{
-    return call->implementation != NULL && strncmp(call->implementation, "ullage ", 7) == 0;
 }
 
 /* Whether the program computes this function faster than the library (ul_posts.h). */

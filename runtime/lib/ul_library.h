@@ -41,8 +41,9 @@ void ul_library_done(const struct ul_library *library, void *arena);
  * would give a smaller team: in a parallel region of the caller, when set-up was outside of any. */
 enum ul_result ul_library_ready(const struct ul_library *library, const void *arena,
                                 struct ul_failure *failure);
-/* Runs call `index`. args: src, weights, bias, dst, then the tensors of the post-operations that
- * read one, in their order, and the source's zero point of UL_ZERO_ARG; absent ones are NULL. */
+/* Runs call `index` of the model, one of the library's own. args: src, weights, bias, dst, then the
+ * tensors of the post-operations that read one, in their order, and the source's zero point of
+ * UL_ZERO_ARG; absent ones are NULL. */
 void ul_library_run(const struct ul_library *library, unsigned char *arena, uint32_t index,
                     const void *const *args, unsigned char *scratch);
 const char *ul_library_implementation(const struct ul_library *library, const void *arena,

@@ -425,16 +425,16 @@ struct ul_call;    /* ul_call.h */
 struct ul_offload; /* ul_offload.h */
 struct ul_device;  /* ul_device.h */
 
-/* What a model hands to the library; struct ul_model has a pointer to it, or NULL. The functions
- * are named here so that what is common to all models needs no library: .init = ul_library_init ...
- */
+/* What a model hands to a library; struct ul_model has a table of them. The functions are named
+ * here so that what is common to all models needs no library: .init = ul_library_init ... */
 struct ul_library {
-    const char *name;            /* "oneDNN" */
-    const char *isa;             /* that the plan was made for: "avx512_core" */
-    uint32_t thread_count;       /* likewise; fewer may be used */
-    uint64_t state_offset_bytes; /* in the arena: a pointer's place */
-    uint32_t call_count;
-    const struct ul_call *calls;
+    const char *name;                /* "oneDNN" */
+    const char *plan_name;           /* before its implementations in names of kernels: "onednn" */
+    const char *isa;                 /* that the plan was made for: "avx512_core" */
+    uint32_t thread_count;           /* likewise; fewer may be used */
+    uint64_t state_offset_bytes;     /* in the arena: a pointer's place */
+    uint32_t first_call, call_count; /* which of the calls are its own */
+    const struct ul_call *calls;     /* of the model, by number */
     /* ul_posts_run where a call has a tail, else NULL. */
     void (*posts)(const struct ul_call *call, float *dst, uint32_t threads);
     /* For a process to take what its plan says: resident bytes before a primitive is made, with the
@@ -444,7 +444,8 @@ struct ul_library {
     /* Called with the table wherever other code of the library runs next while primitives are made;
      * NULL: nothing is. The command line's gives back pages that may not be needed any more. */
     void (*made)(const struct ul_library *library);
-    /* Makes the primitives of all calls, for `threads` threads. */
+    /* Makes the primitives of all its calls, for `threads` threads. After a failure there is
+     * nothing to give back. */
     enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
                            struct ul_failure *failure);
     /* The same for calls whose scales are weights, once these are in the arena. NULL: there are
@@ -567,7 +568,8 @@ struct ul_model {
        still have the file's byte order. */
     uint64_t (*pack)(const struct ul_pack *pack, unsigned char *target, ul_next_piece *next,
                      void *reader);
-    const struct ul_library *library;
+    uint32_t library_count; /* at most UL_LIBRARY_LIMIT of ul_call.h */
+    const struct ul_library *libraries;
     const struct ul_offloading *offloading;
 
     uint32_t isa; /* UL_ISA_COMPILED where model.c was compiled */
@@ -661,6 +663,17 @@ struct ul_trainer {
     uint64_t seed;        /* of everything random in a step; below 2^53 */
     double learning_rate; /* before schedules */
 };
+
+/* The library whose call has that number; NULL: it is none of a library's that is set up. */
+static inline const struct ul_library *ul_model_library(const struct ul_model *model, uint32_t call)
+{
+    for (uint32_t i = 0; i < model->library_count; i++) {
+        const struct ul_library *library = &model->libraries[i];
+        if (call >= library->first_call && call - library->first_call < library->call_count)
+            return library;
+    }
+    return NULL;
+}
 
 /* Bits of struct ul_model's isa: what model.c's compiler was allowed to use. */
 #define UL_ISA_SSE3 (1u << 0)

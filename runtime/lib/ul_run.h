@@ -248,20 +248,29 @@ static inline uint32_t ul_run_threads(const struct ul_model *model, uint32_t req
     return threads != 0 ? threads : 1;
 }
 
-/* The library has no state yet, whatever else fails: a run and the end of the arena look there.
+/* Libraries have no state yet, whatever else fails: a run and the end of the arena look there.
    There is nothing to offload to either. */
 static inline void ul_run_clear_state(const struct ul_model *model, void *arena, size_t bytes)
 {
     const void *none = NULL;
-    if (model->library != NULL && arena != NULL &&
-        bytes >= model->library->state_offset_bytes + sizeof none)
-        memcpy((unsigned char *)arena + model->library->state_offset_bytes, &none, sizeof none);
+    for (uint32_t i = 0; i < model->library_count; i++) {
+        uint64_t offset_bytes = model->libraries[i].state_offset_bytes;
+        if (arena != NULL && bytes >= offset_bytes + sizeof none)
+            memcpy((unsigned char *)arena + offset_bytes, &none, sizeof none);
+    }
     if (model->offload_bytes != 0 && arena != NULL &&
         bytes >= model->offload_state_offset_bytes + sizeof none)
         memcpy((unsigned char *)arena + model->offload_state_offset_bytes, &none, sizeof none);
     if (model->bank_count != 0 && arena != NULL &&
         bytes >= model->bank_state_offset_bytes + sizeof ul_bank_mark)
         memset((unsigned char *)arena + model->bank_state_offset_bytes, 0, sizeof ul_bank_mark);
+}
+
+/* Gives back what libraries made for an arena; its memory stays the caller's. */
+static inline void ul_run_done(const struct ul_model *model, void *arena)
+{
+    for (uint32_t i = 0; i < model->library_count; i++)
+        model->libraries[i].done(&model->libraries[i], arena);
 }
 
 /* Notes how large the arena is, for runs to come. */
@@ -273,9 +282,9 @@ static inline void ul_layout_note(const struct ul_model *model, unsigned char *a
 }
 
 /* The first half of making `arena` ready for runs with `threads` threads (see ul_run_threads):
-   checks it, has the library make what it needs. It touches nothing in the arena but the place of
-   the library's state, and the place of the memory that values are offloaded to, which is attached
-   after that. */
+   checks it, has libraries make what they need. It touches nothing in the arena but the places of
+   their states, and the place of the memory that values are offloaded to, which is attached after
+   that. */
 static inline enum ul_result ul_run_begin_init(const struct ul_model *model, void *arena,
                                                size_t bytes, uint32_t threads,
                                                struct ul_failure *failure)
@@ -290,19 +299,29 @@ static inline enum ul_result ul_run_begin_init(const struct ul_model *model, voi
         return ul_fail(failure, UL_ARENA_MISALIGNED, model->arena_align, address & (~address + 1));
     ul_banks_note(model, (unsigned char *)arena, NULL);
     ul_layout_note(model, (unsigned char *)arena, bytes);
-    if (model->library == NULL)
-        return UL_OK;
-    return model->library->init(model->library, arena, ul_run_threads(model, threads), failure);
+    enum ul_result result = UL_OK;
+    for (uint32_t i = 0; i < model->library_count && result == UL_OK; i++) {
+        const struct ul_library *library = &model->libraries[i];
+        result = library->init(library, arena, ul_run_threads(model, threads), failure);
+    }
+    if (result != UL_OK)
+        ul_run_done(model, arena);
+    return result;
 }
 
-/* Gives back what the library made for an arena; its memory stays the caller's. */
-static inline void ul_run_done(const struct ul_model *model, void *arena)
+static inline enum ul_result ul_run_init_scaled(const struct ul_model *model, void *arena,
+                                                struct ul_failure *failure)
 {
-    if (model->library != NULL)
-        model->library->done(model->library, arena);
+    enum ul_result result = UL_OK;
+    for (uint32_t i = 0; i < model->library_count && result == UL_OK; i++) {
+        const struct ul_library *library = &model->libraries[i];
+        if (library->init_scaled != NULL)
+            result = library->init_scaled(library, arena, failure);
+    }
+    return result;
 }
 
-/* The second half: loads the weights, has the library make what needs them, starts the threads,
+/* The second half: loads the weights, has libraries make what needs them, starts the threads,
    late, since they wait busily at first, and runs the model's set-up. After a failure there is
    nothing to give back. */
 static inline enum ul_result ul_run_end_init(const struct ul_model *model, void *arena,
@@ -322,8 +341,7 @@ static inline enum ul_result ul_run_end_init(const struct ul_model *model, void 
         result = model->load(model, source, (unsigned char *)arena, failure);
     if (result == UL_OK) {
         ul_run_clear_kept(model, (unsigned char *)arena);
-        if (model->library != NULL && model->library->init_scaled != NULL)
-            result = model->library->init_scaled(model->library, arena, failure);
+        result = ul_run_init_scaled(model, arena, failure);
     }
     if (result == UL_OK) {
         if (model->start_threads != NULL && run.threads > 1)
@@ -337,7 +355,7 @@ static inline enum ul_result ul_run_end_init(const struct ul_model *model, void 
     return result;
 }
 
-/* Both halves. The library goes first: what it takes while it makes primitives, and gives back, is
+/* Both halves. Libraries go first: what they take while they make primitives, and give back, is
    not there at the same time as the weights. `offload`: NULL where nothing is offloaded. failure
    may be NULL. */
 static inline enum ul_result ul_run_init_with(const struct ul_model *model, void *arena,
@@ -557,8 +575,9 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
     bool is_nowhere = arena == NULL && model->arena_bytes != 0; /* after a set-up that failed */
     if (is_nowhere || !ul_run_is_set_up(model, bytes))
         return failure->result = UL_NOT_READY;
-    if (model->library != NULL && model->library->ready != NULL) {
-        result = model->library->ready(model->library, arena, failure);
+    for (uint32_t i = 0; i < model->library_count; i++) {
+        const struct ul_library *library = &model->libraries[i];
+        result = library->ready != NULL ? library->ready(library, arena, failure) : UL_OK;
         if (result != UL_OK)
             return result;
     }

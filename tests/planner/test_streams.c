@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Branches of a finished plan on two streams (planner/solve/streams.c), and the checker's proof
- * that none of them touches what another one still uses. */
+/* Branches of a finished plan on two streams (planner/transfer/transfer_share.c), and the checker's
+ * proof that none of them touches what another one still uses. */
 #include "planner/model/timeline.h"
 #include "planner/solve/solve.h"
 
@@ -287,6 +287,7 @@ static void test_message(void **state)
     struct made m;
     (void)state;
     make_branches(&m, 16 * BYTES);
+    second_of(m.problem)->latency_cost = 7;
     stream(&m, 50, 5);
     uint32_t wait = 2 + 2 * LENGTH;
     m.plan.positions[wait].awaited = 2; /* the first of the branch, not its last */

@@ -22,8 +22,10 @@ static void say(const struct ul_model *model, const struct ul_run_options *optio
 
 int main(void)
 {
-    static const struct ul_model host = {.library = &library, .thread_count = 2};
-    static const struct ul_model remote = {.library = &library, .device = &device};
+    static const struct ul_model host = {
+        .library_count = 1, .libraries = &library, .thread_count = 2};
+    static const struct ul_model remote = {
+        .library_count = 1, .libraries = &library, .device = &device};
     static const struct ul_run_options options = {.tune = "a\ntune", .choices = "a\nfile"};
     static struct ul_weights_file file = {.path = "a\nweights"};
     static struct ul_weights_file broken = {.path = "weights", .error = 2};

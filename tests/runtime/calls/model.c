@@ -5,7 +5,7 @@
  *     bytes            step 0    1    2
  *     0-18432          W, packed 16i16o ......
  *     18432-18560      b .....................
- *     18560-18568      the library's state ...
+ *     18560-18576      the libraries' states .
  *     18624-22720      x ]
  *     22720-30912      h ...........
  *     30912-32960           m ...........
@@ -95,30 +95,50 @@ static const struct ul_call calls[] = {
     },
 };
 
-static const struct ul_library library = {
-    .name = "oneDNN",
-    .isa = "avx512_core",
-    .thread_count = 2,
-    .state_offset_bytes = 18560,
-    .call_count = 3,
-    .calls = calls,
-    .init = ul_library_init,
-    .done = ul_library_done,
-    .ready = ul_library_ready,
-    .implementation = ul_library_implementation,
-    .heap_bytes = ul_library_heap_bytes,
+/* One library twice stands for two, each of which is set up for calls of its own. */
+static const struct ul_library libraries[] = {
+    {
+        .name = "oneDNN",
+        .plan_name = "onednn",
+        .isa = "avx512_core",
+        .thread_count = 2,
+        .state_offset_bytes = 18560,
+        .call_count = 2,
+        .calls = calls,
+        .init = ul_library_init,
+        .done = ul_library_done,
+        .ready = ul_library_ready,
+        .implementation = ul_library_implementation,
+        .heap_bytes = ul_library_heap_bytes,
+    },
+    {
+        .name = "other",
+        .plan_name = "onednn",
+        .isa = "avx512_core",
+        .thread_count = 2,
+        .state_offset_bytes = 18568,
+        .first_call = 2,
+        .call_count = 1,
+        .calls = calls,
+        .init = ul_library_init,
+        .done = ul_library_done,
+        .ready = ul_library_ready,
+        .implementation = ul_library_implementation,
+        .heap_bytes = ul_library_heap_bytes,
+    },
 };
 
 static void run_steps(unsigned char *a, struct ul_run *r)
 {
     UL_STEP(r, 0); /* conv */
-    ul_library_run(&library, a, 0, (const void *const[]){a + 18624, a, a + 18432, a + 22720},
+    ul_library_run(&libraries[0], a, 0, (const void *const[]){a + 18624, a, a + 18432, a + 22720},
                    a + 33088);
     UL_STEP(r, 1); /* halve */
-    ul_library_run(&library, a, 1, (const void *const[]){a + 22720, NULL, NULL, a + 30912},
+    ul_library_run(&libraries[0], a, 1, (const void *const[]){a + 22720, NULL, NULL, a + 30912},
                    a + 102720);
     UL_STEP(r, 2); /* mean */
-    ul_library_run(&library, a, 2, (const void *const[]){a + 30912, NULL, NULL, a + 32960}, NULL);
+    ul_library_run(&libraries[1], a, 2, (const void *const[]){a + 30912, NULL, NULL, a + 32960},
+                   NULL);
 }
 
 static const int64_t input_dims_0[] = {1, 16, 8, 8};
@@ -159,6 +179,7 @@ static const struct ul_range ranges[] = {
     {"W", UL_ROW_WEIGHTS, 0, 18432, 0, 3, UL_RANGE_NONE},
     {"b", UL_ROW_WEIGHTS, 18432, 128, 0, 3, UL_RANGE_NONE},
     {"library", UL_ROW_SCRATCH, 18560, 8, 0, 3, UL_RANGE_NONE},
+    {"other", UL_ROW_SCRATCH, 18568, 8, 0, 3, UL_RANGE_NONE},
     {"x", UL_ROW_INPUTS, 18624, 4096, 0, 1, UL_RANGE_NONE},
     {"h", UL_ROW_ACTIVATIONS, 22720, 8192, 0, 2, UL_RANGE_NONE},
     {"m", UL_ROW_ACTIVATIONS, 30912, 2048, 1, 3, UL_RANGE_NONE},
@@ -195,20 +216,21 @@ const struct ul_model model_model = {
     .thread_limit = ul_thread_limit,
     .start_threads = ul_threads_start,
 #endif
-    .library = &library,
+    .library_count = 2,
+    .libraries = libraries,
     .isa = (uint32_t)UL_ISA_COMPILED,
     .entry_count = 2,
     .entries = entries,
     .step_count = 3,
 #ifndef UL_NO_TABLES
-    .range_count = 9,
+    .range_count = 10,
     .view_count = 3,
     .shape_count = 24,
     .steps = steps,
     .ranges = ranges,
     .views = views,
     .shapes = shapes,
-    .row_bytes = {18560, 0, 0, 0, 8192, 69640, 4096, 0, 56, 3200},
+    .row_bytes = {18560, 0, 0, 0, 8192, 69648, 4096, 0, 48, 3200},
     .peak_step = 0,
 #endif
 };
