@@ -8,7 +8,7 @@
 enum {
     TRIES = 4,      /* each with less room than the one before */
     WORK = 4000000, /* with this for each position: */
-    POSITION_WORK = 10000
+    POSITION_WORK = 40000
 };
 
 struct streams {

@@ -15,8 +15,8 @@
  * that keeps most is held back: it begins after the step there, or the wait for it comes earlier.
  * In the end it runs on stream 0, at its old place. The cheapest result of several ways wins. Where
  * steps share a device (transfer_share.c), the caller says which are asynchronous. Left
- * undone: the order of stream 0 stays where values move to another space; steps in a loop or a
- * branch stay on stream 0. */
+ * undone: the order of stream 0 stays where values move to another space; steps in a region within
+ * the root or an entry stay on stream 0, since a wait is in the root or an entry. */
 #include "planner/transfer/transfer_internal.h"
 
 #include <string.h>

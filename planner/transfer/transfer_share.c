@@ -14,10 +14,10 @@
  * Method: the plan falls into parts, with cuts where few values cross. In a part each item that may
  * share the device is on stream 0, or on stream 1 as soon as it is ready, or on stream 1 alone,
  * when nothing else is in flight. The list scheduler of transfer_overlap.c places them within the
- * limit. A search changes one item at a time while that gains; then it changes an item at random,
- * and begins again. It does so for several distances between the place of an item in the plan and
- * its begin. Between two places where the streams meet, time passes at least as for the work of
- * both, spread over the whole device: two steps that each fill the device gain nothing.
+ * limit. A search changes one item at a time while that gains; then it changes some at random, and
+ * begins again. It does so for several distances between the place of an item in the plan and
+ * its begin. Streams part only where the work of both, spread over the whole device, takes no
+ * longer than until they meet: two steps that each fill the device gain nothing.
  *
  * Left undone: how much of the device is busy at each moment, since only the sum counts; more than
  * two streams; loops, branches and entries; plans with transfers. */
@@ -27,7 +27,7 @@
 
 enum {
     MIN_PART = 16, /* items */
-    MAX_PART = 96,
+    MAX_PART = 40,
     KICKS = 100, /* changes at random, for each distance */
     KICKED = 3   /* items, each time */
 };
@@ -154,11 +154,28 @@ static void search(struct share *s, uint64_t cost)
     }
 }
 
-/* Searches the part, and settles its best positions. Returns their cost. */
-static uint64_t settle_part(struct share *s)
+/* Searches the part with its share of the work that is left. */
+static void search_part(struct share *s, uint64_t cost)
 {
     enum { REACHES = 4 };
     static const uint32_t reaches[REACHES] = {UINT32_MAX, 1, 2, 4};
+    const uint32_t left = s->o.item_count - s->o.part_first;
+    if (ul_effort_spent(s->effort))
+        return;
+    struct ul_effort_turn whole =
+        ul_effort_begin_turn(s->effort, left / (s->o.part_end - s->o.part_first));
+    for (uint32_t i = 0; i < REACHES && !ul_effort_spent(s->effort); i++) {
+        struct ul_effort_turn turn = ul_effort_begin_turn(s->effort, REACHES - i);
+        s->o.reach = reaches[i];
+        search(s, cost);
+        ul_effort_end_turn(s->effort, turn);
+    }
+    ul_effort_end_turn(s->effort, whole);
+}
+
+/* Settles the best positions of the part. Returns their cost. */
+static uint64_t settle_part(struct share *s)
+{
     struct ul_overlap *o = &s->o;
     uint32_t count = o->plan->position_count, may_count = 0;
     uint32_t left = o->part_end < o->item_count ? count - o->items[o->part_end].first : 0;
@@ -168,12 +185,9 @@ static uint64_t settle_part(struct share *s)
         may_count += o->items[i].may_share;
     }
     o->best.cost = cost;
-    for (uint32_t i = 0; i < REACHES && may_count > 1; i++) {
-        struct ul_effort_turn turn = ul_effort_begin_turn(s->effort, REACHES - i);
-        o->reach = reaches[i];
-        search(s, cost);
-        ul_effort_end_turn(s->effort, turn);
-    }
+    if (may_count > 1)
+        search_part(s, cost);
+    UL_ASSERT(o->best.cost <= cost && o->best.position_count >= left);
     o->settled_count = o->best.position_count - left;
     memcpy(o->positions, o->best.positions, o->settled_count * sizeof *o->positions);
     memcpy(o->moved_to, o->best.moved_to, count * sizeof *o->moved_to);
@@ -202,10 +216,7 @@ uint32_t *ul_transfer_share(struct ul_arena *arena, const struct ul_problem *pro
         s.kept = UL_NEW_ARRAY(&s.o.scratch, uint8_t, s.o.item_count);
         for (uint32_t end; s.o.part_first < s.o.item_count; s.o.part_first = end) {
             s.o.part_end = end = find_part_end(&s.o, crossing, s.o.part_first);
-            struct ul_effort_turn turn = ul_effort_begin_turn(
-                effort, (s.o.item_count - s.o.part_first) / (end - s.o.part_first));
             least += settle_part(&s);
-            ul_effort_end_turn(effort, turn);
         }
         UL_ASSERT(least <= cost);
         if (least < cost && cost - least >= cost / 100 * sharing->least_percent) {
