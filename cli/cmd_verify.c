@@ -1114,7 +1114,7 @@ static void put_limits(const struct verification *verification)
 
 static enum ul_status verify(struct ul_cli_job *job)
 {
-    if (ul_compile_has_ranges(&job->compile.options))
+    if (ul_compile_has_ranges(&job->compile.options) || ul_compile_has_sets(&job->compile.options))
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "verify compares one size at a time: give each size one value");
     if (job->files.count < 1)

@@ -148,8 +148,9 @@ static void note_branches(struct ul_compile *compile)
 enum ul_status ul_compile_simplify(struct ul_compile *compile)
 {
     struct ul_passes_options options = {.stop_before = "einsum"};
-    compile->graph.rounds_products =
-        ul_compile_rounds_products(&compile->options, ul_target_find(compile->options.target));
+    const char *name = compile->options.target;
+    const struct ul_target *target = name != NULL ? ul_target_find(name) : ul_target_default();
+    compile->graph.rounds_products = ul_compile_rounds_products(&compile->options, target);
     UL_TRY(ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag));
     note_branches(compile);
     return UL_OK;

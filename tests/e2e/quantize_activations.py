@@ -168,6 +168,9 @@ def check_refusals(args, folder):
             "--calibration", "entropy")  # fmt: skip
     refused(args, "shared", 1, "--shared", digits.MODEL, digits.MODEL, "--shared",
             "--quantize-activations", data)  # fmt: skip
+    for sizes in ("N=1,2", "N=1..2"):
+        refused(args, "sizes", 1, "a model of fixed sizes", digits.MODEL, "--dim", sizes, "--quantize-activations", data)
+    good(args, "plan", *fixed, data)  # the default target
     again = os.path.join(folder, "again.onnx")
     good(args, "plan", *fixed, data, "--target", args.target, "--save-quantized", again)
     refused(args, "twice", 3, "is quantized already", again, "--quantize-activations", data)
