@@ -114,7 +114,7 @@ def check_forms(found, words, said):
 
 def check_refusals():
     for words, what in (
-            (("--dim", "N=1,2"), "expected NAME=N"),  # no table was asked for
+            (("--dim", "N=2,1"), "expected NAME=N"),  # no table was asked for
             (("--precision", "fp32,fp19", "--sweep"), "fp19"),
             (("--budget", "1MiB,,2MiB", "--sweep"), "empty"),
             (("--precision", "fp32,fp32", "--sweep"), "twice"),
