@@ -46,9 +46,10 @@ static enum ul_status check_options(struct ul_compile *compile)
                         : options->precision != UL_PRECISION_F32 ? "--precision"
                                                                  : NULL;
     if (ul_compile_has_ranges(options) || ul_compile_has_sets(options))
-        return ul_diag_set(&compile->diag, UL_USAGE,
-                           "--quantize-activations makes a model of fixed sizes: give each size one "
-                           "value");
+        return ul_diag_set(
+            &compile->diag, UL_USAGE,
+            "--quantize-activations makes a model of fixed sizes: give each size one "
+            "value");
     if (other == NULL)
         return UL_OK;
     return ul_diag_set(&compile->diag, UL_USAGE,
