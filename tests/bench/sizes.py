@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs for a range of sizes beside those for each size alone: bytes, time, compile time.
 
-    sizes.py bytes --ullage build/release/ullage [--network resnet50:b=2..8 ...] [--full]
-    sizes.py time  --ullage build/release/ullage [--network bert_base:s=2..512 ...] [--at 8,128,512] [--rounds 3]
+    sizes.py bytes --ullage build/release/ullage [--network resnet50:b=1..8 ...] [--full]
+    sizes.py time  --ullage build/release/ullage [--network bert_base:s=1..512 ...] [--at 8,128,512] [--rounds 3]
+    sizes.py sets  --ullage build/release/ullage [--network mobilenet_v2:b=1..8 ...] [--at 1,2,4,8] [--rounds 3]
 
 `bytes`: the arena that model_arena_bytes_at says for each size (--offsets sizes, weights in read-only memory) over what the plan for
-that size alone reserves. Six convolution networks at batches 2 to 8, wanted equal; with --full also BERT-base from 2 to 512 tokens,
+that size alone reserves. Six convolution networks at batches 1 to 8, wanted equal; with --full also BERT-base from 1 to 512 tokens,
 wanted equal at 500, and at most 1.05 elsewhere.
 `time`: latency of the one program at a size over that of the program for the size alone, in turns, the median of the rounds'
 ratios; and the time to compile, wanted at most 2.0 times that of fixed sizes. Target c, one thread; wanted at most 1.15.
+`sets`: the same for a set of sizes (--dim b=1,2,4,8) on target cpu, wanted at most 1.10, and what it reserves over the program for the
+largest alone.
 Networks are made by models/make.py: small ones for bytes of convolutions, full ones else. Exit: 0.
 """
 
@@ -24,7 +27,7 @@ import tempfile
 import time
 
 MAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "make.py")
-CONVOLUTIONS = [f"{n}:b=2..8" for n in ("resnet50", "mobilenet_v2", "densenet121", "convnext_t", "deeplab_v3", "unet")]
+CONVOLUTIONS = [f"{n}:b=1..8" for n in ("resnet50", "mobilenet_v2", "densenet121", "convnext_t", "deeplab_v3", "unet")]
 MAIN = """
 #include "model.h"
 #include <stdio.h>
@@ -40,11 +43,11 @@ int main(int argc, char **argv)
 """
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("part", choices=("bytes", "time"))
+parser.add_argument("part", choices=("bytes", "time", "sets"))
 parser.add_argument("--ullage", required=True)
 parser.add_argument("--network", action="append", help="NAME:DIM=LOW..HIGH, where DIM is b or s")
 parser.add_argument("--full", action="store_true", help="BERT-base too, and full networks")
-parser.add_argument("--at", default="8,128,512")
+parser.add_argument("--at")
 parser.add_argument("--rounds", type=int, default=3)
 args = parser.parse_args()
 args.ullage = os.path.abspath(args.ullage)
@@ -92,26 +95,36 @@ def latency(program, *words):
     return float(re.search(r"median ([\d.]+)", text).group(1))
 
 
-def measure_time(network):
+def reserved(plan):
+    with open(plan) as file:
+        return json.load(file)["reserved_bytes"]
+
+
+def measure_time(network, target, sizes, wanted):
     model, dim, values = make(network, False, False)
     begin = time.monotonic()
-    run(args.ullage, "compile", model, "--target", "c", "--dim", f"{dim}={values[0]}..{values[-1]}", "-o", "ranged")
+    said = wanted or f"{values[0]}..{values[-1]}"
+    run(args.ullage, "compile", model, "--target", target, "--dim", f"{dim}={said}", "-o", "ranged", "--json", "ranged.json")
     ranged_seconds = time.monotonic() - begin
-    for at in map(int, args.at.split(",")):
+    for at in map(int, sizes.split(",")):
         begin = time.monotonic()
-        run(args.ullage, "compile", model, "--target", "c", "--dim", f"{dim}={at}", "-o", "alone")
+        run(args.ullage, "compile", model, "--target", target, "--dim", f"{dim}={at}", "-o", "alone", "--json", "alone.json")
         alone_seconds = time.monotonic() - begin
         pairs = [(latency("ranged", "--size", f"{dim}={at}"), latency("alone")) for _ in range(args.rounds)]
         print(f"{network} at {at}: {statistics.median(p[0] for p in pairs):.3f} ms, alone {statistics.median(p[1] for p in pairs):.3f} ms, "
               f"ratio {statistics.median(p[0] / p[1] for p in pairs):.3f}; compiled in {ranged_seconds:.1f} s, alone {alone_seconds:.1f} s, "
               f"ratio {ranged_seconds / alone_seconds:.1f}", flush=True)
+    print(f"{network}: reserves {reserved('ranged.json') / reserved('alone.json'):.4f} of the program for the last alone", flush=True)
 
 
 if args.part == "bytes":
     for network in args.network or CONVOLUTIONS:
         measure_bytes(network, not args.full)
     if args.full and not args.network:
-        measure_bytes("bert_base:s=2..512", False)
+        measure_bytes("bert_base:s=1..512", False)
+elif args.part == "time":
+    for network in args.network or ["bert_base:s=1..512"]:
+        measure_time(network, "c", args.at or "8,128,512", None)
 else:
-    for network in args.network or ["bert_base:s=2..512"]:
-        measure_time(network)
+    for network in args.network or ["mobilenet_v2:b=1..8", "resnet50:b=1..8"]:
+        measure_time(network, "cpu", args.at or "1,2,4,8", args.at or "1,2,4,8")
