@@ -1025,10 +1025,9 @@ static void put_pieces(struct summary *summary)
     const struct ul_saved *saved = summary->saved;
     for (uint32_t i = 0; i < saved->piece_count; i++) {
         const struct ul_saved_piece *piece = &saved->pieces[i];
-        put_folded(summary,
-                   ul_arena_printf(summary->text->arena, "With %s: at most %s live, %.4g ms a run.",
-                                   name_of(summary, piece->sizes),
-                                   exact(summary, piece->peak_bytes), (double)piece->cost * 1e-6));
+        put_folded(summary, "With %s: at most %s live, %.4g ms a run.",
+                   name_of(summary, piece->sizes), exact(summary, piece->peak_bytes),
+                   (double)piece->cost * 1e-6);
     }
 }
 
