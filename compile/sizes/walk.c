@@ -142,7 +142,8 @@ static void walk_value(struct ul_size_walk *walk, const struct ul_graph *graph, 
 /* ---- roots ---- */
 
 /* What several roots use, or none. */
-enum { SHARED = UL_NONE, UNUSED = UL_NONE - 1 };
+#define SHARED UL_NONE
+#define UNUSED (UL_NONE - 1)
 
 static uint32_t root_of_region(const struct ul_program *program, uint32_t region)
 {
